@@ -1,0 +1,34 @@
+//! Compiles the contract with a protobuf compiler that comes from crates, so that no system protoc is needed.
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=switchyard");
+    println!("cargo:rerun-if-changed=meshes");
+    let mut compiler = protox::Compiler::new(["."])?;
+    compiler.include_source_info(true).include_imports(true);
+    compiler.open_files([
+        "switchyard/v1/plan.proto",
+        "switchyard/v1/planner_service.proto",
+        "switchyard/v1/executor_service.proto",
+        "meshes/meshops.proto",
+    ])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // Encoded by protox itself: going through prost-types would drop options such as `debug_redact`.
+    fs::write(out.join("descriptor.bin"), compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure()
+        // These hold kubeconfigs, designs or manifests: their Debug is written by hand and says nothing of the content.
+        .skip_debug([
+            ".switchyard.v1.Design",
+            ".switchyard.v1.Design.source",
+            ".switchyard.v1.DirectRoute",
+            ".switchyard.v1.AdapterRoute",
+            ".switchyard.v1.ClusterAccess",
+            ".switchyard.v1.ClusterAccess.source",
+            ".switchyard.v1.ExecuteRequest",
+            ".meshes.ProcessOAMRequest",
+            ".meshes.ProvisionRequest",
+        ])
+        .compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The gRPC contract of Switchyard and the code generated from it. Knows nothing of the services that speak it.
+//!
+//! The `.proto` files beside this crate are the documentation of every message; the comments there are repeated on the
+//! generated types.
+
+pub mod digest;
+mod redact;
+
+/// Package `switchyard.v1`: the contract of the planner and of the executor.
+#[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
+pub mod v1 {
+    tonic::include_proto!("switchyard.v1");
+}
+
+/// Package `meshes`: the contract of adapters, given from outside.
+#[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
+pub mod meshes {
+    tonic::include_proto!("meshes");
+}
+
+/// The descriptors of both packages and of what they import, for gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));

@@ -1,0 +1,119 @@
+//! `Debug` for messages that carry kubeconfigs, designs or manifests (D25): says who and where, never what.
+
+use std::fmt;
+
+use crate::{
+    meshes::{ProcessOamRequest, ProvisionRequest},
+    v1::{
+        AdapterRoute, ClusterAccess, Design, DirectRoute, ExecuteRequest, cluster_access, design, execute_request::Part,
+    },
+};
+
+impl fmt::Debug for ClusterAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterAccess").field("name", &self.name).field("source", &self.source).finish()
+    }
+}
+
+impl fmt::Debug for cluster_access::Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig(_) => f.write_str("Kubeconfig([redacted])"),
+            Self::Context(context) => f.debug_tuple("Context").field(context).finish(),
+        }
+    }
+}
+
+impl fmt::Debug for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Design").field("source", &self.source).finish()
+    }
+}
+
+impl fmt::Debug for design::Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Document(text) => write!(f, "Document({} bytes)", text.len()),
+            Self::Structured(_) => f.write_str("Structured(..)"),
+        }
+    }
+}
+
+impl fmt::Debug for DirectRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectRoute")
+            .field("clusters", &self.clusters)
+            .field("manifest", &format_args!("{} bytes", self.manifest.len()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for AdapterRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdapterRoute")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("clusters", &self.clusters)
+            .field("protocol", &self.protocol)
+            .finish()
+    }
+}
+
+impl fmt::Debug for ExecuteRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Manifests may hold Secret data, so parts are named and not shown.
+        let part = match &self.part {
+            None => "none",
+            Some(Part::Header(_)) => "header",
+            Some(Part::Step(_)) => "step",
+            Some(Part::Trailer(_)) => "trailer",
+            Some(Part::Cluster(_)) => "cluster",
+            Some(Part::Cancel(_)) => "cancel",
+        };
+        f.debug_struct("ExecuteRequest").field("part", &part).finish()
+    }
+}
+
+impl fmt::Debug for ProcessOamRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessOamRequest")
+            .field("delete_op", &self.delete_op)
+            .field("components", &self.oam_comps.len())
+            .field("kubeconfigs", &self.kube_configs.len())
+            .finish()
+    }
+}
+
+impl fmt::Debug for ProvisionRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProvisionRequest")
+            .field("delete_op", &self.delete_op)
+            .field("declarations", &self.declarations.len())
+            .field("kubeconfigs", &self.kube_configs.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_says_nothing_of_the_content() {
+        const CANARY: &str = "canary-7f1";
+        let shown = [
+            format!(
+                "{:?}",
+                ClusterAccess { name: "c".into(), source: Some(cluster_access::Source::Kubeconfig(CANARY.into())) }
+            ),
+            format!("{:?}", Design { source: Some(design::Source::Document(CANARY.into())) }),
+            format!("{:?}", DirectRoute { manifest: CANARY.into(), ..Default::default() }),
+            format!("{:?}", AdapterRoute { declaration: CANARY.into(), ..Default::default() }),
+            format!("{:?}", ProcessOamRequest { kube_configs: vec![CANARY.into()], ..Default::default() }),
+            format!("{:?}", ProvisionRequest { kube_configs: vec![CANARY.into()], ..Default::default() }),
+        ];
+        for text in shown {
+            assert!(!text.contains(CANARY), "{text}");
+        }
+    }
+}
