@@ -1,0 +1,19 @@
+//! Names of span attributes, beyond those that both services share. The `k8s.*` names follow the OpenTelemetry semantic
+//! conventions where these have one.
+
+pub(crate) const CLUSTER: &str = "k8s.cluster.name";
+pub(crate) const NAMESPACE: &str = "k8s.namespace.name";
+pub(crate) const OBJECT_NAME: &str = "k8s.object.name";
+pub(crate) const OBJECT_KIND: &str = "k8s.object.kind";
+pub(crate) const API_VERSION: &str = "k8s.object.api_version";
+pub(crate) const METHOD: &str = "http.request.method";
+pub(crate) const STATUS_CODE: &str = "http.response.status_code";
+pub(crate) const RESEND_COUNT: &str = "http.request.resend_count";
+pub(crate) const AUDIT_ID: &str = "k8s.audit.id";
+pub(crate) const RUN_ID: &str = "switchyard.run.id";
+pub(crate) const PLAN_ID: &str = "switchyard.plan.id";
+pub(crate) const DESIGN_ID: &str = "switchyard.design.id";
+pub(crate) const DESIGN_NAME: &str = "switchyard.design.name";
+pub(crate) const STEP_ID: &str = "switchyard.step.id";
+pub(crate) const COMPONENT: &str = "switchyard.component.name";
+pub(crate) const OUTCOME: &str = "switchyard.outcome";

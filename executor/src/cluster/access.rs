@@ -1,0 +1,247 @@
+//! Credentials in, a checked configuration out: the one gate that every way into a cluster passes.
+//!
+//! A kubeconfig that came in a request is data, never a program (cases 92, 141, 142): whatever would make the executor run
+//! something, read a file of its own, talk through somebody or act as somebody is refused by name, wherever in the file it
+//! stands. Nothing is ever inferred: what is broken or missing is an error, not another cluster (case 96).
+
+use std::{collections::BTreeMap, path::Path};
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+
+/// Largest kubeconfig that is read, in bytes.
+const MAX_KUBECONFIG: usize = 1024 * 1024;
+
+/// Keys that make a user entry more than data, and what they would do.
+const USER_KEYS: [(&str, &str); 9] = [
+    ("exec", "runs a program"),
+    ("auth-provider", "runs a login flow"),
+    ("tokenFile", "reads a file of the executor"),
+    ("client-certificate", "reads a file of the executor"),
+    ("client-key", "reads a file of the executor"),
+    ("as", "impersonates another user"),
+    ("as-uid", "impersonates another user"),
+    ("as-groups", "impersonates another group"),
+    ("as-user-extra", "impersonates another user"),
+];
+
+/// The same for a cluster entry.
+const CLUSTER_KEYS: [(&str, &str); 3] = [
+    ("certificate-authority", "reads a file of the executor"),
+    ("proxy-url", "sends the traffic through a proxy"),
+    ("insecure-skip-tls-verify", "accepts any server"),
+];
+
+/// How a cluster of the plan is to be reached.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// A kubeconfig from the request.
+    Kubeconfig(String),
+    /// A context of the executor's own kubeconfig, named in the request.
+    Context(String),
+    /// Nothing was said: the name is a context of the executor's own kubeconfig, or `in-cluster`.
+    Name,
+}
+
+/// Why there is no configuration. No text of a kubeconfig's values is in it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the kubeconfig is empty")]
+    Empty,
+    #[error("the kubeconfig has {0} bytes, more than the {MAX_KUBECONFIG} that are read")]
+    TooLarge(usize),
+    #[error("the kubeconfig is not readable YAML: {0}")]
+    Unreadable(String),
+    #[error(
+        "{what} `{name}` of the kubeconfig sets `{key}`, which {does}; a kubeconfig in a request must hold plain data only"
+    )]
+    NotData { what: &'static str, name: String, key: &'static str, does: &'static str },
+    #[error("the kubeconfig names no current-context")]
+    NoContext,
+    #[error("the kubeconfig has no {what} `{name}`")]
+    Missing { what: &'static str, name: String },
+    #[error("the kubeconfig gives no usable configuration: {0}")]
+    Unusable(String),
+    #[error("kubeconfigs in requests are refused by this executor; name one of its own contexts instead")]
+    Denied,
+    #[error("{asked}, and the executor has {known}; send a kubeconfig or name a context that exists")]
+    UnknownContext { asked: String, known: String },
+    #[error("the executor does not run in a cluster: {0}")]
+    NotInCluster(String),
+}
+
+/// The ways into clusters that belong to the executor itself.
+#[derive(Default)]
+pub(crate) struct Access {
+    own: Option<Kubeconfig>,
+    deny_request_kubeconfigs: bool,
+}
+
+impl Access {
+    /// Reads the executor's own kubeconfig, if it has one.
+    pub(crate) fn new(
+        own: Option<&Path>,
+        deny_request_kubeconfigs: bool,
+    ) -> Result<Self, kube::config::KubeconfigError> {
+        Ok(Self { own: own.map(Kubeconfig::read_from).transpose()?, deny_request_kubeconfigs })
+    }
+
+    /// The configuration for the cluster that the plan calls `name`.
+    pub(crate) async fn config(&self, name: &str, source: &Source) -> Result<Config, Error> {
+        match source {
+            Source::Kubeconfig(_) if self.deny_request_kubeconfigs => Err(Error::Denied),
+            Source::Kubeconfig(text) => load(parse(text)?, None).await,
+            Source::Context(context) => self.own(context, || format!("context `{context}` was asked for")).await,
+            Source::Name if name == "in-cluster" && !self.has_context(name) => {
+                Config::incluster().map_err(|error| Error::NotInCluster(error.to_string()))
+            }
+            Source::Name => self.own(name, || format!("no access to `{name}` was sent")).await,
+        }
+    }
+
+    fn has_context(&self, name: &str) -> bool {
+        self.own.iter().flat_map(|own| &own.contexts).any(|context| context.name == name)
+    }
+
+    async fn own(&self, context: &str, asked: impl FnOnce() -> String) -> Result<Config, Error> {
+        match &self.own {
+            Some(own) if self.has_context(context) => load(own.clone(), Some(context)).await,
+            Some(own) => {
+                let names: Vec<_> = own.contexts.iter().map(|context| context.name.as_str()).collect();
+                Err(Error::UnknownContext { asked: asked(), known: format!("the contexts {}", names.join(", ")) })
+            }
+            None => Err(Error::UnknownContext { asked: asked(), known: "no kubeconfig of its own".into() }),
+        }
+    }
+}
+
+/// Reads a kubeconfig that came in a request, and refuses what is more than data.
+fn parse(text: &str) -> Result<Kubeconfig, Error> {
+    if text.trim().is_empty() {
+        return Err(Error::Empty);
+    }
+    if text.len() > MAX_KUBECONFIG {
+        return Err(Error::TooLarge(text.len()));
+    }
+    // Snippets would show lines of the file, keys and tokens among them.
+    let options = serde_saphyr::options! { with_snippet: false };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let place =
+            error.location().map_or_else(String::new, |at| format!("line {}, column {}", at.line(), at.column()));
+        Error::Unreadable(if place.is_empty() {
+            "it does not parse".into()
+        } else {
+            format!("it does not parse at {place}")
+        })
+    })?;
+    for (list, entry, what, keys) in
+        [("users", "user", "user", USER_KEYS.as_slice()), ("clusters", "cluster", "cluster", CLUSTER_KEYS.as_slice())]
+    {
+        for named in value[list].as_array().into_iter().flatten() {
+            for &(key, does) in keys {
+                let set = &named[entry][key];
+                let harmless = set.is_null() || *set == Value::Bool(false) || *set == "";
+                if !harmless {
+                    let name = named["name"].as_str().unwrap_or_default().to_owned();
+                    return Err(Error::NotData { what, name, key, does });
+                }
+            }
+        }
+    }
+    // serde's text may quote a value of the wrong type.
+    serde_json::from_value(value).map_err(|_| Error::Unreadable("a field has the wrong type".into()))
+}
+
+async fn load(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, Error> {
+    let context = context.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty());
+    let context = context.ok_or(Error::NoContext)?.to_owned();
+    let missing = |what, name: &str| Error::Missing { what, name: name.to_owned() };
+    let named = kubeconfig.contexts.iter().find(|named| named.name == context);
+    let entry = named.and_then(|named| named.context.as_ref()).ok_or_else(|| missing("context", &context))?;
+    let clusters: BTreeMap<_, _> = kubeconfig.clusters.iter().map(|named| (&named.name, &named.cluster)).collect();
+    let cluster = clusters.get(&entry.cluster).ok_or_else(|| missing("cluster", &entry.cluster))?;
+    let user = entry.user.as_deref().unwrap_or_default();
+    if !kubeconfig.auth_infos.iter().any(|named| named.name == user) {
+        return Err(missing("user", user));
+    }
+    if cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()) {
+        return Err(Error::Unusable("`proxy-url` is not supported".into()));
+    }
+    let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| Error::Unusable(error.to_string()))?;
+    // Retries and deadlines are ours: kube's would hold one request for minutes and answer to no budget.
+    config.default_retry = false;
+    // kube takes a proxy from the environment; which way traffic goes is for the kubeconfig to say (case 95).
+    config.proxy_url = None;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig(user: &str, cluster: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: 'https://127.0.0.1:1'{cluster}}}}}]\n\
+             users: [{{name: u, user: {{token: canary-7f1{user}}}}}, {{name: other, user: {{}}}}]\n"
+        )
+    }
+
+    async fn refusal(text: &str) -> String {
+        let access = Access::default();
+        let source = Source::Kubeconfig(text.to_owned());
+        let text = access.config("east", &source).await.map(|_| ()).unwrap_err().to_string();
+        assert!(!text.contains("canary-7f1"), "{text}");
+        text
+    }
+
+    #[tokio::test]
+    async fn plain_data_is_accepted() {
+        let source = Source::Kubeconfig(kubeconfig("", ""));
+        let config = Access::default().config("east", &source).await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:1/");
+        assert!(!config.default_retry);
+    }
+
+    #[tokio::test]
+    async fn whatever_is_more_than_data_is_refused_by_name() {
+        for (key, _) in USER_KEYS {
+            let text = refusal(&kubeconfig(&format!(", {key}: x"), "")).await;
+            assert!(text.contains(&format!("`{key}`")) && text.contains("user `u`"), "{text}");
+        }
+        for (key, _) in CLUSTER_KEYS {
+            let text = refusal(&kubeconfig("", &format!(", {key}: true"))).await;
+            assert!(text.contains(&format!("`{key}`")) && text.contains("cluster `k`"), "{text}");
+        }
+        let unselected = kubeconfig("", "").replace("name: other, user: {}", "name: other, user: {exec: {command: x}}");
+        assert!(refusal(&unselected).await.contains("user `other`"));
+    }
+
+    #[tokio::test]
+    async fn broken_kubeconfig_never_falls_back() {
+        assert_eq!(refusal("  \n").await, Error::Empty.to_string());
+        assert!(refusal("a: [canary-7f1").await.contains("does not parse"));
+        assert!(refusal("users: 3").await.contains("wrong type"));
+        let good = kubeconfig("", "");
+        assert_eq!(refusal(&good.replace("current-context: c", "")).await, Error::NoContext.to_string());
+        assert!(refusal(&good.replace("current-context: c", "current-context: d")).await.contains("no context `d`"));
+        assert!(refusal(&good.replace("cluster: k,", "cluster: z,")).await.contains("no cluster `z`"));
+        assert!(refusal(&good.replace("user: u}", "user: z}")).await.contains("no user `z`"));
+    }
+
+    #[tokio::test]
+    async fn name_without_access_is_refused_and_says_what_there_is() {
+        let error = Access::default().config("east", &Source::Name).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("no access to `east` was sent"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn request_kubeconfigs_can_be_denied() {
+        let access = Access { own: None, deny_request_kubeconfigs: true };
+        let source = Source::Kubeconfig(kubeconfig("", ""));
+        assert!(matches!(access.config("east", &source).await, Err(Error::Denied)));
+    }
+}

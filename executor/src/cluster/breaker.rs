@@ -1,0 +1,97 @@
+//! Stops dialling a cluster that does not answer, so that its work fails fast and the server is not hammered (case 90).
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// Failures in a row after which dialling pauses.
+const FAILURES: u32 = 3;
+/// How long it pauses.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Counts connections that could not be made.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    why: String,
+    next_try: Option<Instant>,
+}
+
+/// Dialling pauses.
+#[derive(Debug, thiserror::Error)]
+#[error("{why} (seen {failures} times in a row)")]
+pub(crate) struct Open {
+    why: String,
+    failures: u32,
+}
+
+impl Breaker {
+    /// Whether a connection may be tried now. After a pause one try is permitted, which begins the next pause.
+    pub(crate) fn permit(&self) -> Result<(), Open> {
+        self.permit_at(Instant::now())
+    }
+
+    fn permit_at(&self, now: Instant) -> Result<(), Open> {
+        let mut state = self.state();
+        if state.failures < FAILURES {
+            return Ok(());
+        }
+        match state.next_try {
+            Some(next_try) if now < next_try => Err(Open { why: state.why.clone(), failures: state.failures }),
+            _ => {
+                state.next_try = Some(now + PAUSE);
+                Ok(())
+            }
+        }
+    }
+
+    /// A connection was made.
+    pub(crate) fn closed(&self) {
+        *self.state() = State::default();
+    }
+
+    /// A connection could not be made.
+    pub(crate) fn failed(&self, why: String) {
+        self.failed_at(why, Instant::now());
+    }
+
+    fn failed_at(&self, why: String, now: Instant) {
+        let mut state = self.state();
+        state.failures += 1;
+        state.why = why;
+        if state.failures >= FAILURES {
+            state.next_try = Some(now + PAUSE);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialling_pauses_after_failures_in_a_row_and_is_tried_once_a_pause() {
+        let breaker = Breaker::default();
+        let now = Instant::now();
+        for _ in 0..FAILURES {
+            assert!(breaker.permit_at(now).is_ok());
+            breaker.failed_at("refused".into(), now);
+        }
+        assert!(breaker.permit_at(now).is_err());
+        let later = now + PAUSE;
+        assert!(breaker.permit_at(later).is_ok());
+        assert!(breaker.permit_at(later).is_err());
+        breaker.closed();
+        assert!(breaker.permit_at(later).is_ok());
+    }
+}

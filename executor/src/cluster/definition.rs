@@ -1,0 +1,147 @@
+//! Waiting until a CustomResourceDefinition is served (D16): what follows could not be written before.
+//!
+//! Established is necessary and not sufficient: the API server announces it before its discovery knows the kind, and other
+//! replicas lag (case 23). So both are looked at.
+
+use http::{Request, StatusCode};
+use kube::client::Body;
+use serde::Deserialize;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::{Cluster, Target, discovery};
+use crate::verdict::{Failure, Reason};
+
+/// The kind that defines kinds.
+pub(crate) const KIND: &str = "CustomResourceDefinition";
+/// Its group.
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+
+/// Pauses between looks: most definitions are served within 100 ms.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Definition {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    group: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Version {
+    name: String,
+    served: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    message: String,
+}
+
+impl Definition {
+    fn condition(&self, kind: &str, status: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == status)
+    }
+}
+
+/// Waits until the cluster serves what the definition `name` defines, or says that it never will.
+pub(crate) async fn served(cluster: &Cluster, api_version: &str, name: &str, deadline: Instant) -> Result<(), Failure> {
+    let path = format!("{}/customresourcedefinitions/{name}", discovery::root(api_version));
+    let target = Target {
+        method: "GET",
+        resource: "customresourcedefinitions",
+        api_version,
+        kind: KIND,
+        name,
+        ..Target::default()
+    };
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let request = Request::get(&path).body(Body::empty());
+        let request = request.map_err(|error| Failure::new(Reason::ManifestInvalid, error.to_string()))?;
+        let not_yet = match cluster.send(request, &target, deadline).await {
+            Err(why) => why.to_string(),
+            Ok(reply) if reply.status != StatusCode::OK => format!("the API server answered {}", reply.status),
+            Ok(reply) => {
+                let definition: Definition = serde_json::from_slice(&reply.body)
+                    .map_err(|error| Failure::new(Reason::UnexpectedAnswer, format!("odd definition: {error}")))?;
+                match look(cluster, &definition, deadline).await? {
+                    None => return Ok(()),
+                    Some(why) => why,
+                }
+            }
+        };
+        let next = Instant::now() + pause;
+        if next >= deadline {
+            return Err(Failure::new(
+                Reason::DefinitionNotServed,
+                format!(
+                    "{name} was stored on cluster {} but is not served after {:.1?}: {not_yet}",
+                    cluster.name,
+                    began.elapsed()
+                ),
+            ));
+        }
+        sleep_until(next).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Why the definition is not served yet, or none if it is.
+async fn look(cluster: &Cluster, definition: &Definition, deadline: Instant) -> Result<Option<String>, Failure> {
+    let Cluster { name, .. } = cluster;
+    if definition.metadata.deletion_timestamp.is_some() {
+        let text = format!("the definition is being deleted on cluster {name}; deploy again when it is gone");
+        return Err(Failure::new(Reason::BeingDeleted, text));
+    }
+    if let Some(condition) = definition.condition("NamesAccepted", "False") {
+        let text = format!("cluster {name} stored the definition but will not serve it: {}", condition.message);
+        return Err(Failure::new(Reason::DefinitionRejected, text));
+    }
+    if definition.condition("Established", "True").is_none() {
+        return Ok(Some("it is not established".into()));
+    }
+    let Spec { group, names, versions } = &definition.spec;
+    for version in versions.iter().filter(|version| version.served) {
+        let api_version = format!("{group}/{}", version.name);
+        // An answer from before this moment may be from before the definition was there.
+        let now = Instant::now();
+        if cluster.find(&api_version, &names.kind, now, deadline).await.is_err() {
+            return Ok(Some(format!("discovery does not know {} of {api_version}", names.kind)));
+        }
+    }
+    Ok(None)
+}

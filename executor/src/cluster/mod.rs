@@ -1,0 +1,292 @@
+//! One cluster as a run sees it: how to reach it, what it serves, and each request to it with a deadline and a span.
+//!
+//! Knows nothing of plans and runs.
+
+pub(crate) mod access;
+pub(crate) mod apply;
+mod breaker;
+mod client;
+pub(crate) mod definition;
+pub(crate) mod discovery;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryFutureExt;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use kube::{Config, client::Body};
+use serde::Deserialize;
+use switchyard_service::{attributes as common, telemetry};
+use tokio::time::{Duration, Instant};
+use tracing::{Instrument, Span, field::Empty};
+
+use self::{breaker::Breaker, client::Version, discovery::Discovery};
+use crate::{attributes, verdict::Unanswered};
+
+/// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
+
+/// A cluster that has been proven workable.
+pub(crate) struct Cluster {
+    /// Its name in the plan.
+    pub(crate) name: String,
+    /// URL of its API server, without credentials.
+    pub(crate) server: String,
+    /// Version of its API server.
+    pub(crate) version: String,
+    client: kube::Client,
+    discovery: Discovery,
+    /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
+    /// written since.
+    baseline: Option<u64>,
+}
+
+/// Why a cluster is not workable, in a sentence without secrets.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Access(#[from] access::Error),
+    #[error("its credentials are not usable: {0}")]
+    Credentials(String),
+    #[error("{0}")]
+    Unanswered(Unanswered),
+    #[error("its API server does not accept the credentials ({0})")]
+    Rejected(StatusCode),
+    #[error("its API server answered {status} to {path}")]
+    Odd { status: StatusCode, path: &'static str },
+    #[error("what answers at {server} is not a Kubernetes API server")]
+    NotKubernetes { server: String },
+}
+
+/// What a request is about, for its span.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Target<'a> {
+    pub(crate) method: &'static str,
+    pub(crate) resource: &'a str,
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// From 1.
+    pub(crate) attempt: u32,
+}
+
+/// A complete answer.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerVersion {
+    git_version: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotSent(why) => write!(f, "it cannot be reached: {why}"),
+            Self::Lost(why) => write!(f, "the connection broke: {why}"),
+            Self::Silent(limit) => write!(f, "no answer within {limit:.1?}"),
+        }
+    }
+}
+
+impl Cluster {
+    /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only.
+    pub(crate) async fn connect(name: &str, config: &Config, by: Instant) -> Result<Self, Error> {
+        let server = without_credentials(&config.cluster_url);
+        let connect = |version| {
+            let breaker = Arc::new(Breaker::default());
+            client::client(config, version, breaker).map_err(|error| Error::Credentials(client::innermost(&error)))
+        };
+        let mut cluster = Self {
+            name: name.to_owned(),
+            server,
+            version: String::new(),
+            client: connect(Version::Http2)?,
+            discovery: Discovery::default(),
+            baseline: None,
+        };
+        let mut reply = cluster.get("/version", by).await;
+        if matches!(&reply, Err(Error::Unanswered(Unanswered::NotSent(why) | Unanswered::Lost(why))) if !is_final(why))
+        {
+            // A server or a proxy that does not speak HTTP/2 shows it in many ways; if this was not the reason, the second
+            // attempt shows the real one.
+            cluster.client = connect(Version::Http1)?;
+            reply = cluster.get("/version", by).await;
+        }
+        let version: ServerVersion = serde_json::from_slice(&reply?.body)
+            .map_err(|_| Error::NotKubernetes { server: cluster.server.clone() })?;
+        cluster.version = version.git_version;
+        // `/version` is open to anybody in most clusters; discovery is open to whoever is authenticated.
+        let (discovered, baseline) = tokio::join!(cluster.get("/api", by), cluster.read_baseline(by));
+        discovered?;
+        cluster.baseline = baseline;
+        Ok(cluster)
+    }
+
+    async fn get(&self, path: &'static str, by: Instant) -> Result<Reply, Error> {
+        let request = Request::get(path).body(Body::empty()).expect("the path is a constant");
+        let target = Target { method: "GET", resource: path, ..Target::default() };
+        let reply = self.send(request, &target, by).await.map_err(Error::Unanswered)?;
+        match reply.status {
+            StatusCode::OK => Ok(reply),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Rejected(reply.status)),
+            status => Err(Error::Odd { status, path }),
+        }
+    }
+
+    /// The resource version of a list, which is that of the whole store. Best effort: the right to list is not required.
+    async fn read_baseline(&self, by: Instant) -> Option<u64> {
+        let reply = self.get("/api/v1/namespaces?limit=1", by).await.ok()?;
+        let list: List = serde_json::from_slice(&reply.body).ok()?;
+        list.metadata.resource_version.parse().ok()
+    }
+
+    /// Sends one request and reads its answer to the end, within a deadline and under a span of its own. Says nothing of
+    /// bodies.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+        target: &Target<'_>,
+        by: Instant,
+    ) -> Result<Reply, Unanswered> {
+        let audit_id = uuid::Uuid::new_v4().to_string();
+        let span = tracing::info_span!(
+            "request",
+            { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
+            { common::OTEL_KIND } = "client",
+            { common::OTEL_STATUS_CODE } = Empty,
+            { common::ERROR_TYPE } = Empty,
+            { attributes::METHOD } = target.method,
+            { attributes::STATUS_CODE } = Empty,
+            { attributes::RESEND_COUNT } = target.attempt.saturating_sub(1),
+            { attributes::CLUSTER } = self.name,
+            { attributes::API_VERSION } = target.api_version,
+            { attributes::OBJECT_KIND } = target.kind,
+            { attributes::NAMESPACE } = target.namespace,
+            { attributes::OBJECT_NAME } = target.name,
+            { attributes::AUDIT_ID } = audit_id,
+        );
+        telemetry::inject(&span, request.headers_mut());
+        request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
+        let started = Instant::now();
+        let exchange = async {
+            let response = self.client.send(request).await.map_err(|error| {
+                let why = client::innermost(&error);
+                if client::was_not_sent(&error) { Unanswered::NotSent(why) } else { Unanswered::Lost(why) }
+            })?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await;
+            let body = body.map_err(|error| Unanswered::Lost(error.to_string()))?.to_bytes();
+            Ok(Reply { status: head.status, headers: head.headers, body })
+        };
+        let result = tokio::time::timeout_at(by, exchange.instrument(span.clone()))
+            .unwrap_or_else(|_| Err(Unanswered::Silent(started.elapsed())))
+            .await;
+        record(&span, &result);
+        result
+    }
+
+    /// Finds a kind; what is not known is asked for unless the answer is younger than `since`.
+    pub(crate) async fn find(
+        &self,
+        api_version: &str,
+        kind: &str,
+        since: Instant,
+        by: Instant,
+    ) -> Result<discovery::Resource, discovery::Error> {
+        self.discovery.find(self, api_version, kind, since, by).await
+    }
+
+    /// Whether `resource_version` was written since the cluster was proven workable; none when the cluster did not say.
+    fn is_since_baseline(&self, resource_version: &str) -> Option<bool> {
+        Some(resource_version.parse::<u64>().ok()? > self.baseline?)
+    }
+}
+
+fn record(span: &Span, result: &Result<Reply, Unanswered>) {
+    match result {
+        Ok(reply) => {
+            span.record(attributes::STATUS_CODE, reply.status.as_u16());
+            if !reply.status.is_success() {
+                span.record(common::OTEL_STATUS_CODE, "error");
+                span.record(common::ERROR_TYPE, reply.status.as_str());
+            }
+        }
+        Err(why) => {
+            let kind = match why {
+                Unanswered::NotSent(_) => "not_sent",
+                Unanswered::Lost(_) => "lost",
+                Unanswered::Silent(_) => "timeout",
+            };
+            span.record(common::OTEL_STATUS_CODE, "error");
+            span.record(common::ERROR_TYPE, kind);
+        }
+    }
+}
+
+/// Whether another version of HTTP would meet the same end.
+fn is_final(why: &str) -> bool {
+    ["refused", "certificate", "no connection within", "dns", "lookup"]
+        .iter()
+        .any(|mark| why.to_lowercase().contains(mark))
+}
+
+/// The URL as far as it may be shown.
+fn without_credentials(url: &http::Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let path = url.path().trim_end_matches('/');
+    format!("{}://{host}{port}{path}", url.scheme_str().unwrap_or("https"))
+}
+
+/// The warnings of an answer (RFC 9111 section 5.5 as Kubernetes uses it: `299 - "text"`).
+pub(crate) fn warnings(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(header::WARNING).into_iter().filter_map(|value| value.to_str().ok());
+    values
+        .map(|value| match value.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')) {
+            Some((text, _)) => text.replace("\\\"", "\"").replace("\\\\", "\\"),
+            None => value.to_owned(),
+        })
+        .collect()
+}
+
+/// How long the server asked to wait (RFC 9110 section 10.2.3, in seconds, as API servers send it).
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_unquoted() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::WARNING, HeaderValue::from_static("299 - \"unknown field \\\"spec.x\\\"\""));
+        headers.append(header::WARNING, HeaderValue::from_static("299 - \"deprecated\""));
+        assert_eq!(warnings(&headers), ["unknown field \"spec.x\"", "deprecated"]);
+    }
+
+    #[test]
+    fn url_is_shown_without_credentials() {
+        let url = "https://user:canary@host:6443/k8s/clusters/c-1/".parse().unwrap();
+        assert_eq!(without_credentials(&url), "https://host:6443/k8s/clusters/c-1");
+    }
+}

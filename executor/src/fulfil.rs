@@ -1,0 +1,66 @@
+//! One step's work on one lane, behind one trait, so that the driver knows no kind of work.
+
+pub(crate) mod direct;
+
+use std::{future::Future, sync::Arc};
+
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    cluster::apply::Change,
+    run::Control,
+    schedule::{Lane, StepIx},
+    verdict::Verdict,
+};
+
+/// One attempt that is to be made.
+pub(crate) struct Order {
+    pub(crate) step: StepIx,
+    pub(crate) lane: Lane,
+    /// From 1.
+    pub(crate) attempt: u32,
+    /// Whether an earlier attempt may have been carried out though its answer was lost.
+    pub(crate) lost_before: bool,
+    /// When an answer should be there at the latest.
+    pub(crate) answer_by: Instant,
+    /// End of the step's time on this lane.
+    pub(crate) deadline: Instant,
+    pub(crate) progress: Progress,
+}
+
+/// Tells the driver how an attempt gets on.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    pub(crate) step: StepIx,
+    pub(crate) lane: Lane,
+    pub(crate) control: mpsc::Sender<Control>,
+}
+
+impl Progress {
+    /// The write is done and what follows is waiting: its place among the writes in flight is free.
+    pub(crate) fn written(&self) {
+        // If the driver has no room for this, the place is free a little later, which harms nobody.
+        self.control.try_send(Control::Written { step: self.step, lane: self.lane }).ok();
+    }
+}
+
+/// What an attempt came to.
+pub(crate) struct Attempt {
+    pub(crate) result: Result<Done, Verdict>,
+    /// Write requests that were sent.
+    pub(crate) sent: u32,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Proven success.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) change: Change,
+    pub(crate) object: switchyard_proto::v1::ObjectRef,
+}
+
+/// Carries attempts out.
+pub(crate) trait Fulfil: Send + Sync + 'static {
+    /// Makes one attempt, to its end.
+    fn attempt(self: Arc<Self>, order: Order) -> impl Future<Output = Attempt> + Send + 'static;
+}

@@ -1,0 +1,302 @@
+//! Takes a plan in, message by message, and lets nothing through that is not whole, unaltered and consistent (D22).
+//!
+//! Pure: the stream itself is `service`'s.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use switchyard_proto::{
+    digest::PlanDigest,
+    v1::{self, cluster_access, execute_request::Part, plan_step::Route},
+};
+
+use crate::{
+    cluster::access::Source,
+    plan::{Direct, Head, Options, Plan, Step, Work},
+    schedule::{Lane, StepIx},
+};
+
+/// Largest plan that is taken in, in bytes of manifests and declarations.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// Largest number of steps.
+const MAX_STEPS: usize = 200_000;
+/// Time a step may take on one cluster unless the plan says otherwise (contract, `RunOptions.step_timeout`).
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a plan was not taken in.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// A message that may not come now, or a part that contradicts another.
+    #[error("{field}: {what}")]
+    Invalid { field: String, what: String },
+    #[error("the plan is not complete: {0}")]
+    Incomplete(String),
+    #[error("the plan was altered: its parts have the digest {found}, its id is {stated}")]
+    Digest { stated: String, found: String },
+    #[error("the plan is larger than the executor takes: {0}")]
+    TooLarge(String),
+    /// The caller stopped it before it began.
+    #[error("cancelled before the plan was complete; nothing was started")]
+    Cancelled,
+}
+
+/// A plan that may be run, and how its clusters are reached.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) plan: Plan,
+    /// One a cluster, in the plan's order.
+    pub(crate) access: Vec<Source>,
+}
+
+/// What has come so far.
+#[derive(Default)]
+pub(crate) struct Intake {
+    header: Option<(v1::PlanHeader, PlanDigest)>,
+    steps: Vec<Step>,
+    positions: HashMap<String, StepIx>,
+    access: BTreeMap<String, Source>,
+    bytes: usize,
+}
+
+fn invalid<T>(field: impl Into<String>, what: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Invalid { field: field.into(), what: what.into() })
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kubeconfig(_) => f.write_str("Kubeconfig([redacted])"),
+            Self::Context(context) => f.debug_tuple("Context").field(context).finish(),
+            Self::Name => f.write_str("Name"),
+        }
+    }
+}
+
+impl Intake {
+    /// Takes the next message. Answers the plan once its trailer has come.
+    pub(crate) fn take(&mut self, part: Option<Part>) -> Result<Option<Accepted>, Error> {
+        match part {
+            None => invalid("part", "a message without a part; send header, step, trailer, cluster or cancel")?,
+            Some(Part::Header(header)) => self.header(header)?,
+            Some(Part::Step(step)) => self.step(step)?,
+            Some(Part::Cluster(access)) => self.cluster(access)?,
+            Some(Part::Cancel(_)) => return Err(Error::Cancelled),
+            Some(Part::Trailer(trailer)) => return self.trailer(&trailer).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// What the end of the stream means before the trailer.
+    pub(crate) fn cut_short(&self) -> Error {
+        Error::Incomplete(match &self.header {
+            None => "the stream ended before a header".into(),
+            Some((header, _)) => {
+                format!("the stream ended after {} of {} steps, without a trailer", self.steps.len(), header.step_count)
+            }
+        })
+    }
+
+    fn header(&mut self, header: v1::PlanHeader) -> Result<(), Error> {
+        if self.header.is_some() {
+            return invalid("header", "a second header; one stream carries one plan");
+        }
+        if header.clusters.is_empty() {
+            return invalid("header.clusters", "no cluster is selected; select at least one");
+        }
+        let unique: BTreeSet<_> = header.clusters.iter().collect();
+        if unique.len() != header.clusters.len() || unique.contains(&String::new()) {
+            return invalid("header.clusters", "cluster names must be unique and not empty");
+        }
+        if header.clusters.len() > usize::from(u16::MAX) {
+            return Err(Error::TooLarge(format!("{} clusters", header.clusters.len())));
+        }
+        if header.operation() == v1::Operation::Unspecified {
+            return invalid("header.operation", "a plan says whether it deploys or undeploys");
+        }
+        if header.step_count as usize > MAX_STEPS {
+            return Err(Error::TooLarge(format!("{} steps, at most {MAX_STEPS} are taken", header.step_count)));
+        }
+        let digest = PlanDigest::new(&header);
+        self.header = Some((header, digest));
+        Ok(())
+    }
+
+    fn step(&mut self, step: v1::PlanStep) -> Result<(), Error> {
+        let Some((header, digest)) = &mut self.header else {
+            return invalid("step", "a step before the header; the header comes first");
+        };
+        if self.steps.len() == header.step_count as usize {
+            return invalid("step", format!("more steps than the {} that the header counts", header.step_count));
+        }
+        digest.step(&step);
+        let field = format!("steps[{}]", self.steps.len());
+        let position = StepIx(self.steps.len() as u32);
+        if step.id.is_empty() || self.positions.insert(step.id.clone(), position).is_some() {
+            return invalid(
+                format!("{field}.id"),
+                format!("step ids must be unique and not empty, `{}` is not", step.id),
+            );
+        }
+        let edges = |ids: &[String], name: &str| {
+            let ids: BTreeSet<&String> = ids.iter().collect();
+            let mut edges = Vec::with_capacity(ids.len());
+            for id in ids {
+                // Only what came earlier is known, so an edge that is found cannot be part of a cycle.
+                match self.positions.get(id) {
+                    Some(&earlier) if earlier < position => edges.push(earlier),
+                    _ => {
+                        let what =
+                            format!("`{id}` is not the id of an earlier step; steps come after what they wait for");
+                        return invalid(format!("{field}.{name}"), what);
+                    }
+                }
+            }
+            Ok(edges)
+        };
+        let depends_on = edges(&step.depends_on, "depends_on")?;
+        let runs_after = edges(&step.runs_after, "runs_after")?;
+        let work = match step.route {
+            None => return invalid(format!("{field}.route"), "the step has neither a direct nor an adapter route"),
+            Some(Route::Direct(route)) => {
+                self.bytes += route.manifest.len();
+                Work::Direct(direct(&header.clusters, route, &field)?)
+            }
+            Some(Route::Adapter(route)) => {
+                self.bytes += route.declaration.len();
+                Work::Adapter { address: format!("{}:{}", route.host, route.port) }
+            }
+        };
+        if self.bytes > MAX_BYTES {
+            return Err(Error::TooLarge(format!("its objects have more than {MAX_BYTES} bytes")));
+        }
+        self.steps.push(Step {
+            id: step.id,
+            component: step.component.unwrap_or_default(),
+            depends_on,
+            runs_after,
+            chart: step.chart.is_some(),
+            work,
+        });
+        Ok(())
+    }
+
+    fn cluster(&mut self, access: v1::ClusterAccess) -> Result<(), Error> {
+        let field = "cluster";
+        let source = match access.source {
+            None => return invalid(field, format!("access to `{}` has neither kubeconfig nor context", access.name)),
+            Some(cluster_access::Source::Kubeconfig(text)) => Source::Kubeconfig(text),
+            Some(cluster_access::Source::Context(context)) => Source::Context(context),
+        };
+        if access.name.is_empty() {
+            return invalid("cluster.name", "access without the name of a cluster");
+        }
+        if let Some(name) = self.access.insert(access.name.clone(), source).map(|_| access.name) {
+            return invalid("cluster.name", format!("a second access to `{name}`"));
+        }
+        Ok(())
+    }
+
+    fn trailer(&mut self, trailer: &v1::PlanTrailer) -> Result<Accepted, Error> {
+        let Some((header, digest)) = self.header.take() else {
+            return Err(Error::Incomplete("the trailer came before a header".into()));
+        };
+        if self.steps.len() != header.step_count as usize || trailer.step_count != header.step_count {
+            return Err(Error::Incomplete(format!(
+                "{} steps came, the header counts {} and the trailer {}",
+                self.steps.len(),
+                header.step_count,
+                trailer.step_count
+            )));
+        }
+        let found = digest.plan_id();
+        for stated in [&header.plan_id, &trailer.plan_id] {
+            if *stated != found {
+                return Err(Error::Digest { stated: stated.clone(), found });
+            }
+        }
+        if let Some(stray) = self.access.keys().find(|name| !header.clusters.contains(name)) {
+            return invalid("cluster.name", format!("access to `{stray}`, which the plan does not select"));
+        }
+        let access = header.clusters.iter().map(|name| self.access.remove(name).unwrap_or(Source::Name)).collect();
+        let operation = header.operation();
+        let mut plan = Plan {
+            id: header.plan_id,
+            operation,
+            dry_run: header.dry_run,
+            include_dependencies: header.include_dependencies,
+            design: header.design.unwrap_or_default(),
+            clusters: header.clusters,
+            options: options(header.options.unwrap_or_default())?,
+            steps: std::mem::take(&mut self.steps),
+            traceparent: header.traceparent,
+        };
+        plan.mark_what_the_design_brings();
+        Ok(Accepted { plan, access })
+    }
+}
+
+fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
+    let field = format!("{field}.direct");
+    let mut lanes = BTreeSet::new();
+    for name in &route.clusters {
+        match clusters.iter().position(|cluster| cluster == name) {
+            Some(position) => lanes.insert(Lane(position as u16)),
+            None => return invalid(format!("{field}.clusters"), format!("`{name}` is not one of the plan's clusters")),
+        };
+    }
+    if lanes.is_empty() {
+        return invalid(format!("{field}.clusters"), "the step names no cluster");
+    }
+    // serde's text can quote values, so only the place is passed on.
+    let head: Head = serde_json::from_str(&route.manifest).or_else(|error| {
+        let place = format!("line {}, column {}", error.line(), error.column());
+        invalid(
+            format!("{field}.manifest"),
+            format!("not a Kubernetes object with apiVersion, kind and name ({place})"),
+        )
+    })?;
+    for (value, what) in
+        [(&head.api_version, "apiVersion"), (&head.kind, "kind"), (&head.metadata.name, "metadata.name")]
+    {
+        if value.is_empty() {
+            return invalid(format!("{field}.manifest"), format!("{what} is empty"));
+        }
+    }
+    Ok(Direct {
+        lanes: lanes.into_iter().collect(),
+        manifest: Bytes::from(route.manifest),
+        head,
+        kind_in_design: false,
+        namespace_in_design: false,
+    })
+}
+
+fn options(options: v1::RunOptions) -> Result<Options, Error> {
+    let goes_on_without_client = options.on_disconnect() == v1::OnDisconnect::Continue;
+    let step_timeout = match options.step_timeout {
+        None => STEP_TIMEOUT,
+        Some(duration) => match Duration::try_from(duration) {
+            Ok(duration) if !duration.is_zero() => duration,
+            _ => return invalid("header.options.step_timeout", "a step needs a positive time"),
+        },
+    };
+    Ok(Options {
+        step_timeout,
+        max_in_flight: (options.max_in_flight > 0).then_some(options.max_in_flight as usize),
+        force_conflicts: options.force_conflicts,
+        default_namespace: if options.default_namespace.is_empty() {
+            "default".into()
+        } else {
+            options.default_namespace
+        },
+        create_namespaces: options.create_namespaces,
+        wait_until_ready: options.wait_until_ready,
+        goes_on_without_client,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What the stream's protocol lets through, and what it names when it does not.
+
+use switchyard_proto::digest;
+
+use super::*;
+
+fn step(id: &str, depends_on: &[&str]) -> v1::PlanStep {
+    v1::PlanStep {
+        id: id.into(),
+        depends_on: depends_on.iter().map(|id| (*id).into()).collect(),
+        route: Some(Route::Direct(v1::DirectRoute {
+            clusters: vec!["east".into()],
+            manifest: r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#.into(),
+        })),
+        ..Default::default()
+    }
+}
+
+/// The messages of a whole plan; its digest is right.
+fn plan(steps: Vec<v1::PlanStep>) -> Vec<Part> {
+    let mut header = v1::PlanHeader {
+        operation: v1::Operation::Deploy.into(),
+        clusters: vec!["east".into()],
+        step_count: steps.len() as u32,
+        ..Default::default()
+    };
+    header.plan_id = digest::plan_id(&header, &steps);
+    let trailer = v1::PlanTrailer { plan_id: header.plan_id.clone(), step_count: header.step_count };
+    let mut parts = vec![Part::Header(header)];
+    parts.extend(steps.into_iter().map(Part::Step));
+    parts.push(Part::Trailer(trailer));
+    parts
+}
+
+fn feed(parts: Vec<Part>) -> Result<Accepted, Error> {
+    let mut intake = Intake::default();
+    for part in parts {
+        if let Some(accepted) = intake.take(Some(part))? {
+            return Ok(accepted);
+        }
+    }
+    Err(intake.cut_short())
+}
+
+#[track_caller]
+fn assert_invalid(result: Result<Accepted, Error>, wanted: &str) {
+    match result {
+        Err(Error::Invalid { field, .. }) => assert_eq!(field, wanted),
+        other => panic!("expected {wanted} to be refused, got {other:?}"),
+    }
+}
+
+#[test]
+fn whole_plan_is_accepted() {
+    let accepted = feed(plan(vec![step("a", &[]), step("b", &["a"])])).unwrap();
+    assert_eq!(accepted.plan.steps[1].depends_on, [StepIx(0)]);
+    assert!(matches!(accepted.access[..], [Source::Name]));
+    assert_eq!(accepted.plan.options.step_timeout, STEP_TIMEOUT);
+}
+
+#[test]
+fn empty_plan_is_accepted() {
+    assert!(feed(plan(vec![])).unwrap().plan.steps.is_empty());
+}
+
+#[test]
+fn plan_cut_short_is_incomplete_wherever_it_was_cut() {
+    let parts = plan(vec![step("a", &[]), step("b", &[])]);
+    for length in 0..parts.len() {
+        let result = feed(parts[..length].to_vec());
+        assert!(matches!(result, Err(Error::Incomplete(_))), "{result:?}");
+    }
+}
+
+#[test]
+fn missing_step_is_incomplete() {
+    let mut parts = plan(vec![step("a", &[]), step("b", &[])]);
+    parts.remove(2);
+    assert!(matches!(feed(parts), Err(Error::Incomplete(_))));
+}
+
+#[test]
+fn altered_plan_is_found_out() {
+    let mut parts = plan(vec![step("a", &[]), step("b", &[])]);
+    parts[2] = Part::Step(v1::PlanStep { wave: 7, ..step("b", &[]) });
+    assert!(matches!(feed(parts), Err(Error::Digest { .. })));
+    let mut swapped = plan(vec![step("a", &[]), step("b", &[])]);
+    swapped.swap(1, 2);
+    assert!(matches!(feed(swapped), Err(Error::Digest { .. })));
+}
+
+#[test]
+fn each_breach_of_the_protocol_is_named() {
+    let mut twice = plan(vec![step("a", &[])]);
+    twice.insert(1, twice[0].clone());
+    assert_invalid(feed(twice), "header");
+    assert_invalid(feed(vec![Part::Step(step("a", &[]))]), "step");
+    assert_invalid(feed(plan(vec![step("a", &[]), step("a", &[])])), "steps[1].id");
+    assert_invalid(feed(plan(vec![step("a", &["b"]), step("b", &[])])), "steps[0].depends_on");
+    assert_invalid(feed(plan(vec![step("a", &["a"])])), "steps[0].depends_on");
+    assert_invalid(feed(plan(vec![v1::PlanStep { route: None, ..step("a", &[]) }])), "steps[0].route");
+    let mut more = plan(vec![step("a", &[])]);
+    more.insert(2, Part::Step(step("b", &[])));
+    assert_invalid(feed(more), "step");
+    assert!(matches!(Intake::default().take(None), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn access_is_for_selected_clusters_and_once() {
+    let access = |name: &str| {
+        Part::Cluster(v1::ClusterAccess {
+            name: name.into(),
+            source: Some(cluster_access::Source::Context("c".into())),
+        })
+    };
+    let mut early = plan(vec![]);
+    early.insert(0, access("east"));
+    assert!(matches!(feed(early).unwrap().access[..], [Source::Context(_)]));
+    let mut stray = plan(vec![]);
+    stray.insert(1, access("west"));
+    assert_invalid(feed(stray), "cluster.name");
+    let mut twice = plan(vec![]);
+    twice.splice(1..1, [access("east"), access("east")]);
+    assert_invalid(feed(twice), "cluster.name");
+}
+
+#[test]
+fn manifest_that_is_no_object_is_refused_without_its_text() {
+    let mut bad = step("a", &[]);
+    bad.route = Some(Route::Direct(v1::DirectRoute {
+        clusters: vec!["east".into()],
+        manifest: r#"{"apiVersion":"canary-7f1","kind":{"canary-7f1":1}}"#.into(),
+    }));
+    let error = feed(plan(vec![bad])).unwrap_err();
+    assert!(!error.to_string().contains("canary"), "{error}");
+    assert_invalid(Err(error), "steps[0].direct.manifest");
+}
+
+#[test]
+fn cancel_before_the_trailer_starts_nothing() {
+    let mut parts = plan(vec![step("a", &[])]);
+    parts.insert(1, Part::Cancel(v1::Cancel::default()));
+    assert!(matches!(feed(parts), Err(Error::Cancelled)));
+}

@@ -1,0 +1,86 @@
+//! The executor: takes a plan in, applies what goes direct to every selected cluster, and streams each component's result
+//! back as it happens, the summary last.
+//!
+//! Arrows point one way: `service` → `session` → `run` → the pure centre (`schedule`, `verdict`, `intake`, `report`). The
+//! clusters know nothing of plans and runs.
+
+mod attributes;
+mod cluster;
+mod fulfil;
+mod intake;
+mod journal;
+mod limit;
+mod mask;
+mod plan;
+mod refuse;
+mod report;
+mod run;
+mod runs;
+mod schedule;
+mod service;
+mod session;
+mod verdict;
+
+use std::{path::PathBuf, sync::Arc};
+
+use switchyard_proto::v1::executor_service_server::ExecutorServiceServer;
+use switchyard_service::{
+    config::ServeArgs,
+    program,
+    serve::{Drained, Server},
+    shutdown::Shutdown,
+};
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use crate::{cluster::access::Access, runs::Runs, service::Executor, session::Shared};
+
+/// Carries deployment plans out on Kubernetes clusters and streams what happened.
+#[derive(Clone, Debug, clap::Parser)]
+pub struct Args {
+    /// What both programs take.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    /// The executor's own kubeconfig; its contexts can be named as clusters. Without it only kubeconfigs sent in a request can
+    /// be used, and `in-cluster`.
+    #[arg(long, env = "SWITCHYARD_KUBECONFIG", value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Refuse credentials that are sent in requests.
+    #[arg(long, env = "SWITCHYARD_DENY_REQUEST_KUBECONFIGS")]
+    pub deny_request_kubeconfigs: bool,
+    /// Writes in flight per cluster and run; without it the executor finds out how many each cluster copes with.
+    #[arg(long, env = "SWITCHYARD_MAX_IN_FLIGHT", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_in_flight: Option<u16>,
+    /// Runs at once.
+    #[arg(long, env = "SWITCHYARD_MAX_RUNS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_runs: u16,
+}
+
+impl AsRef<ServeArgs> for Args {
+    fn as_ref(&self) -> &ServeArgs {
+        &self.serve
+    }
+}
+
+/// Serves on `listener` until `shutdown`, and to the end of the drain.
+///
+/// # Errors
+///
+/// When the executor's own kubeconfig cannot be read, or serving fails.
+pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Result<Drained, program::Error> {
+    let Args { serve, kubeconfig, deny_request_kubeconfigs, max_in_flight, max_runs } = args;
+    let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs).map_err(|error| {
+        let path = kubeconfig.as_deref().unwrap_or(std::path::Path::new(""));
+        program::Error::usage(format!("the kubeconfig {} cannot be read: {error}", path.display()))
+    })?;
+    let tasks = TaskTracker::new();
+    let shared = Arc::new(Shared {
+        access,
+        runs: Runs::new(max_runs.into()),
+        max_in_flight: max_in_flight.map(usize::from),
+        tasks: tasks.clone(),
+        shutdown: shutdown.clone(),
+    });
+    let service = ExecutorServiceServer::new(Executor { shared }).max_decoding_message_size(serve.max_message_bytes());
+    Ok(Server::new(&serve, shutdown).add(service).tasks(tasks).serve(listener).await?)
+}

@@ -1,0 +1,165 @@
+//! A plan as the executor works on it: verified, with names turned into positions.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use switchyard_proto::v1;
+
+use crate::{
+    cluster::definition,
+    schedule::{Lane, StepIx},
+};
+
+/// A verified plan.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) id: String,
+    pub(crate) operation: v1::Operation,
+    pub(crate) dry_run: bool,
+    pub(crate) include_dependencies: bool,
+    pub(crate) design: v1::DesignRef,
+    /// Names of the clusters; a cluster's position is its lane.
+    pub(crate) clusters: Vec<String>,
+    pub(crate) options: Options,
+    pub(crate) steps: Vec<Step>,
+    /// Of the Plan call; empty when that was not traced.
+    pub(crate) traceparent: String,
+}
+
+/// How the run is to behave.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) step_timeout: Duration,
+    /// None leaves it to the executor.
+    pub(crate) max_in_flight: Option<usize>,
+    pub(crate) force_conflicts: bool,
+    pub(crate) default_namespace: String,
+    pub(crate) create_namespaces: bool,
+    pub(crate) wait_until_ready: bool,
+    pub(crate) goes_on_without_client: bool,
+}
+
+/// One step of a verified plan.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) id: String,
+    pub(crate) component: v1::Component,
+    pub(crate) depends_on: Vec<StepIx>,
+    pub(crate) runs_after: Vec<StepIx>,
+    pub(crate) chart: bool,
+    pub(crate) work: Work,
+}
+
+/// What a step does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Direct(Direct),
+    Adapter { address: String },
+}
+
+/// An object that the executor applies itself.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) lanes: Vec<Lane>,
+    /// The object as JSON, exactly as the plan has it.
+    pub(crate) manifest: Bytes,
+    pub(crate) head: Head,
+    /// Whether a component of the design defines the kind.
+    pub(crate) kind_in_design: bool,
+    /// Whether a component of the design is the namespace.
+    pub(crate) namespace_in_design: bool,
+}
+
+/// What an object says of itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Head {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) metadata: Metadata,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) namespace: Option<String>,
+}
+
+/// As much of a CustomResourceDefinition as tells what it defines.
+#[derive(Deserialize)]
+struct Definition {
+    spec: DefinitionSpec,
+}
+
+#[derive(Deserialize)]
+struct DefinitionSpec {
+    group: String,
+    names: DefinitionNames,
+}
+
+#[derive(Deserialize)]
+struct DefinitionNames {
+    kind: String,
+}
+
+impl Head {
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    pub(crate) fn is_definition(&self) -> bool {
+        self.kind == definition::KIND && self.group() == definition::GROUP
+    }
+
+    fn is_namespace(&self) -> bool {
+        self.kind == "Namespace" && self.api_version == "v1"
+    }
+}
+
+impl Direct {
+    /// Group and kind that the object defines.
+    fn defines(&self) -> Option<(String, String)> {
+        if !self.head.is_definition() {
+            return None;
+        }
+        let definition: Definition = serde_json::from_slice(&self.manifest).ok()?;
+        Some((definition.spec.group, definition.spec.names.kind))
+    }
+}
+
+impl Plan {
+    /// Marks the objects whose kind or namespace the design brings along itself.
+    pub(crate) fn mark_what_the_design_brings(&mut self) {
+        let objects = || self.steps.iter().filter_map(Step::direct);
+        let kinds: BTreeSet<_> = objects().filter_map(Direct::defines).collect();
+        let namespaces: BTreeSet<_> = objects()
+            .filter(|direct| direct.head.is_namespace())
+            .map(|direct| direct.head.metadata.name.clone())
+            .collect();
+        for step in &mut self.steps {
+            let Work::Direct(direct) = &mut step.work else { continue };
+            let head = &direct.head;
+            direct.kind_in_design = kinds.contains(&(head.group().to_owned(), head.kind.clone()));
+            let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);
+            direct.namespace_in_design = namespaces.contains(namespace);
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn direct(&self) -> Option<&Direct> {
+        match &self.work {
+            Work::Direct(direct) => Some(direct),
+            Work::Adapter { .. } => None,
+        }
+    }
+
+    pub(crate) fn route(&self) -> v1::Route {
+        match self.work {
+            Work::Direct(_) => v1::Route::Direct,
+            Work::Adapter { .. } => v1::Route::Adapter,
+        }
+    }
+}

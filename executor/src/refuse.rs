@@ -1,0 +1,67 @@
+//! Why a call is not served, as the status that says so: the one place that knows codes and details (contract, Errors).
+
+use std::time::Duration;
+
+use switchyard_service::status::{Reason, refusal};
+use tonic::Status;
+
+use crate::{intake, runs};
+
+/// When a caller may come back to an executor that has no room.
+const COME_BACK: Duration = Duration::from_secs(5);
+
+pub(crate) fn plain(reason: Reason, text: impl Into<String>) -> Status {
+    refusal(reason, text).into_status()
+}
+
+pub(crate) fn shutting_down() -> Status {
+    refusal(Reason::ShuttingDown, "the executor is shutting down; nothing was started")
+        .retry_after(COME_BACK)
+        .into_status()
+}
+
+pub(crate) fn intake(error: &intake::Error) -> Status {
+    let text = error.to_string();
+    match error {
+        intake::Error::Invalid { field, what } => {
+            refusal(Reason::PlanInvalid, text).violation(field, what).into_status()
+        }
+        intake::Error::Incomplete(what) => {
+            refusal(Reason::PlanIncomplete, text).violation("trailer", what).into_status()
+        }
+        intake::Error::Digest { .. } => {
+            refusal(Reason::PlanDigestMismatch, &text).violation("header.plan_id", &text).into_status()
+        }
+        intake::Error::TooLarge(what) => {
+            refusal(Reason::MessageTooLarge, text).quota("plan", what).retry_after(Duration::ZERO).into_status()
+        }
+        intake::Error::Cancelled => plain(Reason::RunCancelled, text),
+    }
+}
+
+pub(crate) fn run(error: &runs::Error) -> Status {
+    let text = error.to_string();
+    match error {
+        runs::Error::Conflict { run_id, .. } => {
+            refusal(Reason::RunConflict, text).metadata("run_id", run_id).into_status()
+        }
+        runs::Error::TooMany(_) => {
+            refusal(Reason::TooManyRuns, &text).quota("runs", &text).retry_after(COME_BACK).into_status()
+        }
+    }
+}
+
+pub(crate) fn clusters(unusable: &[(&String, String)]) -> Status {
+    let names: Vec<_> = unusable.iter().map(|(name, _)| name.as_str()).collect();
+    let text = format!("no working connection to {}; no cluster was touched", names.join(", "));
+    let refusal = refusal(Reason::ClusterUnusable, text);
+    let add = |refusal: switchyard_service::status::Refusal, (name, why): &(&String, String)| {
+        refusal.precondition("CLUSTER", name.as_str(), format!("cluster {name}: {why}"))
+    };
+    unusable.iter().fold(refusal, add).into_status()
+}
+
+pub(crate) fn unknown_run(run_id: &str) -> Status {
+    let text = "no such run; it may have ended so long ago that it is no longer kept";
+    refusal(Reason::RunUnknown, text).metadata("run_id", run_id).into_status()
+}

@@ -1,0 +1,419 @@
+//! The driver: one loop that owns the schedule, the tasks and the timers of one run.
+//!
+//! It performs what the schedule commands, turns what happens into the schedule's next event, and writes the journal. It
+//! decides nothing. It never waits for a reader.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use switchyard_proto::v1::{self, execute_response::Event as Entry};
+use switchyard_service::attributes as common;
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinError, JoinSet},
+    time::Instant,
+};
+use tracing::{Instrument, Span, field::Empty};
+
+use crate::{
+    attributes,
+    fulfil::{Attempt, Done, Fulfil, Order, Progress},
+    journal::Journal,
+    limit::Limit,
+    plan::{Plan, Work},
+    report::{self, About, Ended},
+    schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
+    verdict::{Failure, Reason, Verdict},
+};
+
+/// What reaches a run from outside.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// Start nothing more.
+    Cancel { reason: String },
+    /// An attempt's write is done though the attempt goes on.
+    Written { step: StepIx, lane: Lane },
+}
+
+/// What a run is called, for its events.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) run_id: String,
+    pub(crate) trace_id: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) verdict: v1::Verdict,
+}
+
+/// Runs `plan` to its end and writes every event, the summary last, to `journal`.
+pub(crate) async fn run<F: Fulfil>(
+    plan: Arc<Plan>,
+    fulfil: Arc<F>,
+    limit: Option<usize>,
+    identity: Identity,
+    journal: Arc<Journal>,
+    (control, mut controls): (mpsc::Sender<Control>, mpsc::Receiver<Control>),
+) -> Finished {
+    let mut driver = Driver::new(plan, fulfil, limit, identity, journal, control);
+    driver.feed(Event::Begin);
+    while !driver.finished {
+        let event = tokio::select! {
+            // A cancel must not wait behind a flood of results.
+            biased;
+            Some(control) = controls.recv() => driver.control(control),
+            Some(joined) = driver.tasks.join_next_with_id() => driver.joined(joined),
+            () = sleep_until(driver.timers.peek()) => driver.woken(),
+        };
+        driver.feed(event);
+    }
+    driver.summarise()
+}
+
+async fn sleep_until(timer: Option<&Reverse<Timer>>) {
+    match timer {
+        Some(Reverse((until, ..))) => tokio::time::sleep_until(*until).await,
+        None => std::future::pending().await,
+    }
+}
+
+type Timer = (Instant, StepIx, Lane);
+
+/// One step on one lane.
+struct Unit {
+    started: Instant,
+    sent: u32,
+    lost: bool,
+    warnings: Vec<String>,
+    /// How the last attempt ended.
+    last: Option<Result<Done, Failure>>,
+}
+
+/// One step that has begun and has not ended.
+struct Open {
+    started: Instant,
+    span: Span,
+    units: HashMap<Lane, Unit>,
+    targets: Vec<v1::TargetResult>,
+}
+
+struct Driver<F> {
+    plan: Arc<Plan>,
+    fulfil: Arc<F>,
+    identity: Identity,
+    journal: Arc<Journal>,
+    control: mpsc::Sender<Control>,
+    schedule: Schedule,
+    limits: Vec<Limit>,
+    tasks: JoinSet<Attempt>,
+    /// Which unit a task works on, so that a panic can be laid at its door.
+    at_work: HashMap<Id, (StepIx, Lane)>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    open: HashMap<StepIx, Open>,
+    ended: Vec<Option<Ended>>,
+    /// The failure of each step that others are withheld by.
+    failures: HashMap<StepIx, Failure>,
+    began: Instant,
+    cancelled_because: String,
+    finished: bool,
+}
+
+impl<F: Fulfil> Driver<F> {
+    fn new(
+        plan: Arc<Plan>,
+        fulfil: Arc<F>,
+        limit: Option<usize>,
+        identity: Identity,
+        journal: Arc<Journal>,
+        control: mpsc::Sender<Control>,
+    ) -> Self {
+        let nodes: Vec<_> = plan
+            .steps
+            .iter()
+            .map(|step| Node {
+                lanes: match &step.work {
+                    Work::Direct(direct) => direct.lanes.clone(),
+                    Work::Adapter { .. } => Vec::new(),
+                },
+                depends_on: step.depends_on.clone(),
+                runs_after: step.runs_after.clone(),
+            })
+            .collect();
+        let limits: Vec<_> = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit))).collect();
+        let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
+        let timeouts = vec![plan.options.step_timeout; limits.len()];
+        Self {
+            schedule: Schedule::new(&nodes, &bounds, &timeouts),
+            limits,
+            tasks: JoinSet::new(),
+            at_work: HashMap::new(),
+            timers: BinaryHeap::new(),
+            open: HashMap::new(),
+            ended: vec![None; plan.steps.len()],
+            failures: HashMap::new(),
+            began: Instant::now(),
+            cancelled_because: String::new(),
+            finished: false,
+            plan,
+            fulfil,
+            identity,
+            journal,
+            control,
+        }
+    }
+
+    /// Gives the schedule an event and does what it commands.
+    fn feed(&mut self, event: Event) {
+        let now = Instant::now();
+        for command in self.schedule.handle(event, now.into_std()) {
+            match command {
+                Command::Start { step, lane, attempt, answer_by, deadline } => {
+                    self.start(step, lane, attempt, Instant::from_std(answer_by), Instant::from_std(deadline));
+                }
+                Command::Pause { step, lane, until } => {
+                    self.timers.push(Reverse((Instant::from_std(until), step, lane)));
+                }
+                Command::Conclude { step, lane, outcome } => self.conclude(step, lane, outcome),
+                Command::Settle { step, ending } => self.settle(step, ending),
+                Command::Finish => self.finished = true,
+            }
+        }
+    }
+
+    fn control(&mut self, control: Control) -> Event {
+        match control {
+            Control::Cancel { reason } => {
+                tracing::info!(run_id = self.identity.run_id, reason, "stopping the run");
+                if self.cancelled_because.is_empty() {
+                    self.cancelled_because = reason;
+                }
+                Event::Cancel
+            }
+            Control::Written { step, lane } => Event::Written { step, lane },
+        }
+    }
+
+    fn woken(&mut self) -> Event {
+        let Reverse((_, step, lane)) = self.timers.pop().expect("a timer rang");
+        Event::Woken { step, lane }
+    }
+
+    fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
+        let now = Instant::now();
+        let Driver { open, plan, journal, .. } = self;
+        let open = open.entry(step).or_insert_with(|| {
+            let step = &plan.steps[step.0 as usize];
+            journal.append(Entry::StepStarted(v1::StepStarted {
+                step_id: step.id.clone(),
+                component: step.component.name.clone(),
+            }));
+            let span = tracing::info_span!(
+                "step",
+                { common::OTEL_NAME } = format_args!("step {}", step.component.name),
+                { common::OTEL_STATUS_CODE } = Empty,
+                { attributes::STEP_ID } = step.id,
+                { attributes::COMPONENT } = step.component.name,
+                { attributes::OBJECT_KIND } = step.component.kind,
+                { attributes::OUTCOME } = Empty,
+            );
+            Open { started: now, span, units: HashMap::new(), targets: Vec::new() }
+        });
+        let unit = open.units.entry(lane).or_insert_with(|| Unit {
+            started: now,
+            sent: 0,
+            lost: false,
+            warnings: Vec::new(),
+            last: None,
+        });
+        let progress = Progress { step, lane, control: self.control.clone() };
+        let order = Order { step, lane, attempt, lost_before: unit.lost, answer_by, deadline, progress };
+        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(open.span.clone()));
+        self.at_work.insert(task.id(), (step, lane));
+    }
+
+    fn joined(&mut self, joined: Result<(Id, Attempt), JoinError>) -> Event {
+        let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let (step, lane) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
+        let attempt = joined.map_or_else(
+            |_| {
+                // The panic hook has logged it. What it says may hold anything, so it is not passed on.
+                let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
+                Attempt { result: Err(Verdict::Refused(failure)), sent: 0, warnings: Vec::new() }
+            },
+            |(_, attempt)| attempt,
+        );
+        self.adapt(lane, &attempt);
+        let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
+        let unit = open.units.get_mut(&lane).expect("a unit is known while its tasks run");
+        unit.sent += attempt.sent;
+        for warning in attempt.warnings {
+            if !unit.warnings.contains(&warning) {
+                unit.warnings.push(warning);
+            }
+        }
+        let (last, end) = match attempt.result {
+            Ok(done) => (Ok(done), End::Succeeded),
+            Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
+            Err(Verdict::Again { failure, after, patience, lost }) => {
+                unit.lost |= lost;
+                (Err(failure), End::Again { after, patience, lost })
+            }
+        };
+        unit.last = Some(last);
+        Event::Ended { step, lane, end }
+    }
+
+    /// Moves the bound of the lane with what the cluster answered.
+    fn adapt(&mut self, lane: Lane, attempt: &Attempt) {
+        let limit = &mut self.limits[lane.0 as usize];
+        let before = limit.bound();
+        match &attempt.result {
+            Err(Verdict::Again { failure, .. })
+                if matches!(failure.reason, Reason::Throttled | Reason::ApiUnavailable | Reason::Timeout) =>
+            {
+                limit.throttled();
+            }
+            _ => limit.coped(),
+        }
+        let bound = limit.bound();
+        if bound != before {
+            self.feed(Event::Limit { lane, limit: bound });
+        }
+    }
+
+    fn conclude(&mut self, step: StepIx, lane: Lane, outcome: UnitOutcome) {
+        let Driver { open, plan, journal, failures, cancelled_because, .. } = self;
+        let open = open.get_mut(&step).expect("a step is open until it is settled");
+        let mut target = v1::TargetResult {
+            step_id: plan.steps[step.0 as usize].id.clone(),
+            target: Some(v1::target_result::Target::Cluster(plan.clusters[lane.0 as usize].clone())),
+            outcome: v1::Outcome::from(outcome).into(),
+            ..Default::default()
+        };
+        match open.units.remove(&lane) {
+            None => {
+                let text = format!("not attempted: {cancelled_because}");
+                target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
+            }
+            Some(unit) => {
+                target.attempts = unit.sent;
+                target.elapsed = report::duration(unit.started.elapsed());
+                target.warnings = unit.warnings;
+                match unit.last {
+                    Some(Ok(done)) => {
+                        target.change = v1::Change::from(done.change).into();
+                        target.object = Some(done.object);
+                    }
+                    Some(Err(mut failure)) => {
+                        if unit.sent > 1 {
+                            let took = unit.started.elapsed();
+                            failure.message.push_str(&format!("; given up after {} attempts in {took:.1?}", unit.sent));
+                        }
+                        target.error = Some(report::failure(&failure));
+                        failures.entry(step).or_insert(failure);
+                    }
+                    None => {}
+                }
+            }
+        }
+        journal.append(Entry::TargetResult(target.clone()));
+        open.targets.push(target);
+    }
+
+    fn settle(&mut self, ix: StepIx, ending: Ending) {
+        let plan = self.plan.clone();
+        let step = &plan.steps[ix.0 as usize];
+        let outcome = v1::Outcome::from(ending);
+        let mut result = v1::StepResult {
+            step_id: step.id.clone(),
+            component: Some(step.component.clone()),
+            route: step.route().into(),
+            outcome: outcome.into(),
+            ..Default::default()
+        };
+        let because = match ending {
+            Ending::Succeeded => String::new(),
+            Ending::Failed | Ending::Indeterminate => {
+                self.failures.get(&ix).map(|failure| failure.message.clone()).unwrap_or_default()
+            }
+            Ending::Cancelled => format!("not attempted: {}", self.cancelled_because),
+            Ending::Withheld { by, root } => {
+                let (withheld, because) = self.withheld(by, root);
+                result.withheld = Some(withheld);
+                because
+            }
+        };
+        match self.open.remove(&ix) {
+            Some(mut open) => {
+                // In the plan's order, not in that of arrival.
+                let position = |target: &v1::TargetResult| match &target.target {
+                    Some(v1::target_result::Target::Cluster(name)) => plan.clusters.iter().position(|it| it == name),
+                    _ => None,
+                };
+                open.targets.sort_by_key(position);
+                result.elapsed = report::duration(open.started.elapsed());
+                result.targets = open.targets;
+                open.span.record(attributes::OUTCOME, report::outcome_name(outcome));
+                if ending != Ending::Succeeded {
+                    open.span.record(common::OTEL_STATUS_CODE, "error");
+                }
+            }
+            None => {
+                result.elapsed = report::duration(Duration::ZERO);
+                if ending == Ending::Cancelled {
+                    result.error = Some(report::failure(&Failure::new(Reason::Cancelled, because.clone())));
+                }
+                // A step that never began has no span to show; the run says why (case 133).
+                tracing::info!(
+                    { attributes::STEP_ID } = step.id,
+                    { attributes::COMPONENT } = step.component.name,
+                    { attributes::OUTCOME } = report::outcome_name(outcome),
+                    because,
+                    "step not attempted"
+                );
+            }
+        }
+        self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
+        self.journal.append(Entry::StepResult(result));
+    }
+
+    fn withheld(&self, by: StepIx, root: StepIx) -> (v1::Withheld, String) {
+        let name = |ix: StepIx| {
+            let step = &self.plan.steps[ix.0 as usize];
+            (step.id.clone(), step.component.name.clone())
+        };
+        let ((step_id, component), (root_step_id, root_component)) = (name(by), name(root));
+        let failure = self.failures.get(&root);
+        let why = failure.map(|failure| failure.message.as_str()).unwrap_or_default();
+        let because = if by == root {
+            format!("withheld: it depends on {component}, which did not succeed: {why}")
+        } else {
+            format!(
+                "withheld: it depends on {component}, which was withheld because {root_component} did not succeed: {why}"
+            )
+        };
+        let root_error = failure.map(report::failure);
+        (v1::Withheld { step_id, component, root_step_id, root_component, root_error }, because)
+    }
+
+    fn summarise(self) -> Finished {
+        let ended: Vec<_> = self.ended.into_iter().map(|ended| ended.expect("every step has ended")).collect();
+        let about =
+            About { run_id: &self.identity.run_id, trace_id: &self.identity.trace_id, elapsed: self.began.elapsed() };
+        let messages = report::summary(&self.plan, &ended, &about);
+        let verdict = messages.last().map(v1::RunSummary::verdict).unwrap_or_default();
+        for message in messages {
+            self.journal.append(Entry::Summary(message));
+        }
+        Finished { verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests;

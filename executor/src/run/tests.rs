@@ -1,0 +1,231 @@
+//! The driver against fulfillers that answer what a test tells them to, in virtual time.
+
+use std::sync::Mutex;
+
+use switchyard_proto::v1::{Outcome, Verdict as RunVerdict};
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    cluster::apply::Change,
+    journal::Reader,
+    plan::{Direct, Head, Metadata, Options, Step},
+    schedule::Patience,
+};
+
+/// Decides what an attempt comes to, from component name, cluster number and attempt number.
+type Script = Box<dyn Fn(&str, u16, u32) -> (Duration, Result<(), Verdict>) + Send + Sync>;
+
+struct Scripted {
+    plan: Arc<Plan>,
+    script: Script,
+    started: Mutex<Vec<(String, u16)>>,
+}
+
+impl Fulfil for Scripted {
+    async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
+        let name = self.plan.steps[order.step.0 as usize].component.name.clone();
+        self.started.lock().unwrap().push((name.clone(), order.lane.0));
+        assert_ne!(name, "panics", "as the test wants it");
+        let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
+        sleep(takes).await;
+        let done = Done { change: Change::Created, object: v1::ObjectRef { name, ..Default::default() } };
+        Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new() }
+    }
+}
+
+/// A plan from text: `api -> db, cache; db; cache` (each step on both clusters, in an order that respects the arrows).
+fn plan(text: &str) -> Arc<Plan> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in text.split(';').map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, dependencies) = line.split_once("->").unwrap_or((line, ""));
+        let position = |name: &str| steps.iter().position(|step| step.component.name == name).expect("comes earlier");
+        let depends_on = dependencies.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let depends_on = depends_on.map(|name| StepIx(position(name) as u32)).collect();
+        let head = Head {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            metadata: Metadata { name: name.trim().into(), namespace: None },
+        };
+        steps.push(Step {
+            id: format!("id-{}", name.trim()),
+            component: v1::Component { name: name.trim().into(), ..Default::default() },
+            depends_on,
+            runs_after: Vec::new(),
+            chart: false,
+            work: Work::Direct(Direct {
+                lanes: vec![Lane(0), Lane(1)],
+                manifest: bytes::Bytes::new(),
+                head,
+                kind_in_design: false,
+                namespace_in_design: false,
+            }),
+        });
+    }
+    Arc::new(Plan {
+        id: "plan".into(),
+        operation: v1::Operation::Deploy,
+        dry_run: false,
+        include_dependencies: false,
+        design: v1::DesignRef::default(),
+        clusters: vec!["east".into(), "west".into()],
+        options: Options {
+            step_timeout: Duration::from_secs(60),
+            max_in_flight: None,
+            force_conflicts: false,
+            default_namespace: "default".into(),
+            create_namespaces: false,
+            wait_until_ready: false,
+            goes_on_without_client: false,
+        },
+        steps,
+        traceparent: String::new(),
+    })
+}
+
+struct Told {
+    results: HashMap<String, v1::StepResult>,
+    order: Vec<String>,
+    summary: v1::RunSummary,
+}
+
+async fn tell(mut reader: Reader) -> Told {
+    let (mut results, mut order, mut summary) = (HashMap::new(), Vec::new(), None);
+    while let Some(events) = reader.next().await {
+        for event in events {
+            assert!(summary.is_none(), "nothing follows the summary");
+            match event.event.unwrap() {
+                Entry::StepResult(result) => {
+                    let name = result.component.as_ref().unwrap().name.clone();
+                    order.push(name.clone());
+                    assert!(results.insert(name, result).is_none(), "one result a step");
+                }
+                Entry::Summary(it) => summary = Some(it),
+                _ => {}
+            }
+        }
+    }
+    Told { results, order, summary: summary.expect("a run that started ends with a summary") }
+}
+
+async fn carry_out(
+    plan: Arc<Plan>,
+    script: impl Fn(&str, u16, u32) -> (Duration, Result<(), Verdict>) + Send + Sync + 'static,
+    cancel_after: Option<Duration>,
+) -> (Told, Vec<(String, u16)>) {
+    let fulfil = Arc::new(Scripted { plan: plan.clone(), script: Box::new(script), started: Mutex::default() });
+    let journal = Journal::new();
+    let identity = Identity { run_id: "run".into(), trace_id: String::new() };
+    let (control, controls) = mpsc::channel(1024);
+    if let Some(after) = cancel_after {
+        let control = control.clone();
+        tokio::spawn(async move {
+            sleep(after).await;
+            control.send(Control::Cancel { reason: "enough".into() }).await.ok();
+        });
+    }
+    run(plan, fulfil.clone(), None, identity, journal.clone(), (control, controls)).await;
+    journal.close();
+    let started = fulfil.started.lock().unwrap().clone();
+    (tell(journal.read(0)).await, started)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn refused() -> Verdict {
+    Verdict::Refused(Failure::new(Reason::Invalid, "no good"))
+}
+
+fn throttled() -> Verdict {
+    let patience = Patience { budget: Duration::from_secs(30), tries: 100 };
+    let failure = Failure::new(Reason::Throttled, "busy");
+    Verdict::Again { failure, after: Some(SECOND), patience, lost: false }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_withholds_its_dependents_on_every_cluster_and_nobody_else() {
+    let plan = plan("db; cache; api -> db; web -> api; jobs -> cache");
+    let script = |name: &str, lane: u16, _| (SECOND, if name == "db" && lane == 1 { Err(refused()) } else { Ok(()) });
+    let (told, started) = carry_out(plan, script, None).await;
+    let outcome = |name: &str| told.results[name].outcome();
+    assert_eq!(outcome("db"), Outcome::Failed);
+    assert_eq!(outcome("api"), Outcome::Withheld);
+    assert_eq!(outcome("web"), Outcome::Withheld);
+    assert_eq!(outcome("cache"), Outcome::Succeeded);
+    assert_eq!(outcome("jobs"), Outcome::Succeeded);
+    assert!(started.iter().all(|(name, _)| name != "api" && name != "web"));
+    let withheld = told.results["web"].withheld.as_ref().unwrap();
+    assert_eq!((withheld.component.as_str(), withheld.root_component.as_str()), ("api", "db"));
+    assert_eq!(withheld.root_error.as_ref().unwrap().message, "no good");
+    let targets: Vec<_> = told.results["db"].targets.iter().map(v1::TargetResult::outcome).collect();
+    assert_eq!(targets, [Outcome::Succeeded, Outcome::Failed]);
+    assert_eq!(told.summary.verdict(), RunVerdict::Partial);
+    assert_eq!(told.summary.rows.len(), 5);
+    assert_eq!(told.summary.counts["withheld"], 2);
+    assert!(told.summary.complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_in_a_task_is_that_steps_failure() {
+    let (told, _) = carry_out(plan("panics; other; after -> panics"), |_, _, _| (SECOND, Ok(())), None).await;
+    assert_eq!(told.results["panics"].outcome(), Outcome::Failed);
+    assert_eq!(told.results["panics"].targets[0].error.as_ref().unwrap().reason, "INTERNAL");
+    assert_eq!(told.results["after"].outcome(), Outcome::Withheld);
+    assert_eq!(told.results["other"].outcome(), Outcome::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttled_step_comes_through_and_counts_its_attempts() {
+    let script = |_: &str, _, attempt| (SECOND, if attempt < 3 { Err(throttled()) } else { Ok(()) });
+    let (told, _) = carry_out(plan("a"), script, None).await;
+    assert_eq!(told.results["a"].outcome(), Outcome::Succeeded);
+    assert_eq!(told.results["a"].targets[0].attempts, 3);
+    assert_eq!(told.results["a"].targets[0].elapsed.unwrap().seconds, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_that_does_not_end_fails_within_its_budget() {
+    let (told, _) = carry_out(plan("a"), |_: &str, _, _| (SECOND, Err(throttled())), None).await;
+    let target = &told.results["a"].targets[0];
+    assert_eq!(target.outcome(), Outcome::Failed);
+    assert!(target.elapsed.unwrap().seconds <= 31);
+    assert!(target.error.as_ref().unwrap().message.contains("given up after"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_records_what_is_in_flight_and_accounts_for_the_rest() {
+    let script = |_: &str, _, _| (10 * SECOND, Ok(()));
+    let (told, started) = carry_out(plan("a; b -> a; c -> b"), script, Some(SECOND)).await;
+    assert_eq!(told.results["a"].outcome(), Outcome::Succeeded);
+    assert_eq!(told.results["b"].outcome(), Outcome::Cancelled);
+    assert_eq!(told.results["c"].outcome(), Outcome::Cancelled);
+    assert_eq!(started.len(), 2);
+    assert_eq!(told.summary.verdict(), RunVerdict::Cancelled);
+    assert!(told.summary.rows[1].because.contains("enough"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_cluster_does_not_hold_up_the_other() {
+    let plan = plan("a; b; c");
+    let script = |_: &str, lane, _| (if lane == 0 { SECOND } else { 100 * SECOND }, Ok(()));
+    let (told, _) = carry_out(plan, script, None).await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(told.results[name].targets[0].elapsed.unwrap().seconds, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn critical_path_is_the_chain_that_ended_last() {
+    let plan = plan("a; b; c -> a, b; d -> b");
+    let script = |name: &str, _, _| (if name == "a" { 5 * SECOND } else { SECOND }, Ok(()));
+    let (told, _) = carry_out(plan, script, None).await;
+    assert_eq!(told.summary.critical_path, ["id-a", "id-c"]);
+    assert_eq!(told.order, ["b", "d", "a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_plan_ends_with_an_empty_summary() {
+    let (told, _) = carry_out(plan(""), |_: &str, _, _| (SECOND, Ok(())), None).await;
+    assert_eq!(told.summary.verdict(), RunVerdict::Succeeded);
+    assert!(told.summary.rows.is_empty() && told.summary.complete);
+}

@@ -1,0 +1,201 @@
+//! The runs of this executor: which go on, which may begin, and the events of those that ended (WatchRun, D24).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant, SystemTime},
+};
+
+use prost_types::Timestamp;
+use switchyard_proto::v1;
+use tokio::sync::mpsc;
+
+use crate::{
+    journal::Journal,
+    plan::Plan,
+    run::{Control, Finished},
+};
+
+/// Finished runs that are kept.
+const KEPT_RUNS: usize = 100;
+/// How long they are kept.
+const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+/// Events of finished runs that are kept, over all of them: about 500 bytes each.
+const KEPT_EVENTS: u64 = 400_000;
+
+/// Why a run may not begin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it"
+    )]
+    Conflict { design: String, cluster: String, run_id: String },
+    #[error("{0} runs go on, as many as this executor takes; try again when one has ended")]
+    TooMany(usize),
+}
+
+/// All runs of this process.
+pub(crate) struct Runs {
+    most: usize,
+    runs: Mutex<BTreeMap<u64, Arc<Run>>>,
+}
+
+/// One run.
+pub(crate) struct Run {
+    number: u64,
+    pub(crate) id: String,
+    pub(crate) trace_id: String,
+    plan_id: String,
+    design: v1::DesignRef,
+    clusters: Vec<String>,
+    /// API servers that the run changes, none in a dry run.
+    servers: Vec<String>,
+    operation: v1::Operation,
+    dry_run: bool,
+    started: SystemTime,
+    pub(crate) journal: Arc<Journal>,
+    control: mpsc::Sender<Control>,
+    ended: Mutex<Option<(SystemTime, Instant, v1::Verdict)>>,
+}
+
+impl Runs {
+    /// Room for `most` runs at once.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, runs: Mutex::default() }
+    }
+
+    /// Enters a run, unless another run of the same design works on one of its clusters. `servers` are the URLs of its
+    /// clusters, in the plan's order.
+    pub(crate) fn begin(
+        &self,
+        plan: &Plan,
+        servers: &[String],
+        trace_id: String,
+    ) -> Result<(Arc<Run>, mpsc::Receiver<Control>), Error> {
+        let mut runs = self.runs();
+        evict(&mut runs);
+        let going = runs.values().filter(|run| run.is_going());
+        if going.clone().count() >= self.most {
+            return Err(Error::TooMany(self.most));
+        }
+        let design = key(plan);
+        for run in going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design) {
+            if let Some(at) = servers.iter().position(|server| run.servers.contains(server)) {
+                let cluster = plan.clusters[at].clone();
+                return Err(Error::Conflict { design: design.into(), cluster, run_id: run.id.clone() });
+            }
+        }
+        // Bounded: besides cancels only "written" arrives here, which may be dropped.
+        let (control, controls) = mpsc::channel(1024);
+        let number = runs.last_key_value().map_or(1, |(number, _)| number + 1);
+        let run = Arc::new(Run {
+            number,
+            id: uuid::Uuid::new_v4().to_string(),
+            trace_id,
+            plan_id: plan.id.clone(),
+            design: plan.design.clone(),
+            clusters: plan.clusters.clone(),
+            servers: if plan.dry_run { Vec::new() } else { servers.to_vec() },
+            operation: plan.operation,
+            dry_run: plan.dry_run,
+            started: SystemTime::now(),
+            journal: Journal::new(),
+            control,
+            ended: Mutex::default(),
+        });
+        runs.insert(number, run.clone());
+        Ok((run, controls))
+    }
+
+    /// The run of that id, if it goes on or is still kept.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Run>> {
+        let mut runs = self.runs();
+        evict(&mut runs);
+        runs.values().find(|run| run.id == id).cloned()
+    }
+
+    /// All runs, newest first.
+    pub(crate) fn list(&self) -> Vec<Arc<Run>> {
+        let mut runs = self.runs();
+        evict(&mut runs);
+        runs.values().rev().cloned().collect()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Run>>> {
+        self.runs.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+/// What tells designs apart. Drafts may have no id.
+fn key(plan: &Plan) -> &str {
+    design_key(&plan.design, &plan.id)
+}
+
+fn design_key<'a>(design: &'a v1::DesignRef, plan_id: &'a str) -> &'a str {
+    [&design.id, &design.name].into_iter().find(|it| !it.is_empty()).map_or(plan_id, String::as_str)
+}
+
+fn evict(runs: &mut BTreeMap<u64, Arc<Run>>) {
+    let (mut kept, mut events) = (0, 0);
+    let mut gone = Vec::new();
+    for run in runs.values().rev() {
+        let ended = *run.ended();
+        let Some((_, ended, _)) = ended else { continue };
+        kept += 1;
+        events += run.journal.last_sequence();
+        if kept > KEPT_RUNS || events > KEPT_EVENTS || ended.elapsed() > KEPT_FOR {
+            gone.push(run.number);
+        }
+    }
+    for number in gone {
+        runs.remove(&number);
+    }
+}
+
+impl Run {
+    /// Sender of what is to reach the run.
+    pub(crate) fn control(&self) -> mpsc::Sender<Control> {
+        self.control.clone()
+    }
+
+    /// Asks the run to start nothing more. Harmless when it has ended.
+    pub(crate) async fn cancel(&self, reason: impl Into<String>) {
+        self.control.send(Control::Cancel { reason: reason.into() }).await.ok();
+    }
+
+    /// Notes that the run has ended. A run that ended without an account of itself (a panic) has no verdict.
+    pub(crate) fn end(&self, finished: Option<Finished>) {
+        let verdict = finished.map_or(v1::Verdict::Unspecified, |finished| finished.verdict);
+        *self.ended() = Some((SystemTime::now(), Instant::now(), verdict));
+        self.journal.close();
+    }
+
+    pub(crate) fn info(&self) -> v1::RunInfo {
+        let ended = *self.ended();
+        v1::RunInfo {
+            run_id: self.id.clone(),
+            plan_id: self.plan_id.clone(),
+            design: Some(self.design.clone()),
+            clusters: self.clusters.clone(),
+            operation: self.operation.into(),
+            dry_run: self.dry_run,
+            started: Some(Timestamp::from(self.started)),
+            finished: ended.map(|(at, ..)| Timestamp::from(at)),
+            verdict: ended.map_or(v1::Verdict::Unspecified, |(_, _, verdict)| verdict).into(),
+            last_sequence: self.journal.last_sequence(),
+            trace_id: self.trace_id.clone(),
+        }
+    }
+
+    fn design_key(&self) -> &str {
+        design_key(&self.design, &self.plan_id)
+    }
+
+    fn is_going(&self) -> bool {
+        self.ended().is_none()
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Option<(SystemTime, Instant, v1::Verdict)>> {
+        self.ended.lock().expect("nothing panics while it holds the lock")
+    }
+}

@@ -1,0 +1,488 @@
+//! Which step may start, is withheld, is done: the state machine at the centre of a run.
+//!
+//! Pure: no async, no I/O, no clock. The driver (`run`) performs the commands and turns what happens into the next event;
+//! it decides nothing, and nothing here performs anything.
+//!
+//! A step has one *unit* a lane. A *lane* is what has an in-flight bound of its own: a cluster, or an adapter's address.
+//! Declared dependencies hold between steps, because a step that fails on one cluster has failed (S7, S14). Order that
+//! nobody declared holds between units, so clusters do not wait for one another (D6). Among units that may start, the one
+//! with the longest chain behind it goes first, because that chain bounds the length of the run.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::{Duration, Instant},
+};
+
+/// Position of a step in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StepIx(pub(crate) u32);
+
+/// Number of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Lane(pub(crate) u16);
+
+/// One step of one plan, as far as order is concerned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// Where the step is carried out; at least one, no repeats.
+    pub(crate) lanes: Vec<Lane>,
+    /// Steps that must succeed first; each comes earlier in the plan.
+    pub(crate) depends_on: Vec<StepIx>,
+    /// Steps that must end first, whatever their outcome; each comes earlier in the plan.
+    pub(crate) runs_after: Vec<StepIx>,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The run begins. First, once.
+    Begin,
+    /// An attempt no longer holds its place among the writes in flight, though it goes on (it waits for something).
+    Written { step: StepIx, lane: Lane },
+    /// An attempt ended.
+    Ended { step: StepIx, lane: Lane, end: End },
+    /// A pause is over.
+    Woken { step: StepIx, lane: Lane },
+    /// The in-flight bound of a lane changed. At least one is always permitted.
+    Limit { lane: Lane, limit: usize },
+    /// No new attempt may start. Attempts in flight end and count.
+    Cancel,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    Succeeded,
+    Failed,
+    Indeterminate,
+    /// Not done, and worth another try.
+    Again {
+        /// What the server asked for; without it the pause grows with the attempts.
+        after: Option<Duration>,
+        patience: Patience,
+        /// Whether this attempt may have been carried out though its answer was lost.
+        lost: bool,
+    },
+}
+
+/// How long something is worth trying again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Counted from the start of the first attempt.
+    pub(crate) budget: Duration,
+    /// Attempts, the first included.
+    pub(crate) tries: u32,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Begin an attempt. It should have its answer by `answer_by`, which leaves time to find out what became of an answer
+    /// that was lost; `deadline` is the end of the step's time on this lane.
+    Start { step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant },
+    /// Wake the unit at `until`.
+    Pause { step: StepIx, lane: Lane, until: Instant },
+    /// The unit has come to its end: report it.
+    Conclude { step: StepIx, lane: Lane, outcome: UnitOutcome },
+    /// The step has come to its end: report it. Once a step.
+    Settle { step: StepIx, ending: Ending },
+    /// Every step has been settled. Once, last.
+    Finish,
+}
+
+/// How a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UnitOutcome {
+    Succeeded,
+    /// Never attempted, because the run was stopped.
+    Cancelled,
+    Indeterminate,
+    Failed,
+}
+
+/// How a step ended (D8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Succeeded,
+    Failed,
+    Indeterminate,
+    /// Not attempted: `by` is the direct dependency that did not succeed, `root` the step at the start of the chain (S11).
+    Withheld {
+        by: StepIx,
+        root: StepIx,
+    },
+    Cancelled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnitState {
+    Blocked,
+    Ready,
+    Running { in_flight: bool },
+    Pausing,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Unit {
+    step: StepIx,
+    lane: Lane,
+    state: UnitState,
+    /// Units that must end before this one may start.
+    waits: u32,
+    attempts: u32,
+    first_started: Option<Instant>,
+    lost: bool,
+    /// Units that wait for this one.
+    followers: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Step {
+    units: std::ops::Range<u32>,
+    /// Dependencies that have not succeeded yet.
+    waits: u32,
+    /// Units that have not ended yet.
+    open: u32,
+    worst: UnitOutcome,
+    ending: Option<Ending>,
+    /// Steps that depend on this one.
+    dependents: Vec<StepIx>,
+    /// Length of the longest chain behind this step.
+    height: u32,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    limit: usize,
+    in_flight: usize,
+    ready: BinaryHeap<(u32, Reverse<u32>)>,
+}
+
+/// A run, as far as order and outcomes are concerned.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    steps: Vec<Step>,
+    units: Vec<Unit>,
+    lanes: Vec<LaneState>,
+    timeouts: Vec<Duration>,
+    unsettled: usize,
+    cancelled: bool,
+    finished: bool,
+}
+
+impl Schedule {
+    /// A schedule of `nodes` in an order that respects their edges. `limits` and `timeouts` have one entry a lane: writes in
+    /// flight, and how long a unit may take from its first start to its end.
+    pub(crate) fn new(nodes: &[Node], limits: &[usize], timeouts: &[Duration]) -> Self {
+        let mut units = Vec::with_capacity(nodes.iter().map(|node| node.lanes.len()).sum());
+        let mut steps: Vec<Step> = Vec::with_capacity(nodes.len());
+        for (ix, node) in nodes.iter().enumerate() {
+            let step = StepIx(ix as u32);
+            let first = units.len() as u32;
+            for &lane in &node.lanes {
+                units.push(Unit {
+                    step,
+                    lane,
+                    state: UnitState::Blocked,
+                    waits: 0,
+                    attempts: 0,
+                    first_started: None,
+                    lost: false,
+                    followers: Vec::new(),
+                });
+            }
+            let range = first..units.len() as u32;
+            for &earlier in &node.runs_after {
+                debug_assert!(earlier < step, "steps come in an order that respects their edges");
+                Self::follow(&mut units, steps[earlier.0 as usize].units.clone(), range.clone());
+            }
+            for &earlier in &node.depends_on {
+                debug_assert!(earlier < step, "steps come in an order that respects their edges");
+                steps[earlier.0 as usize].dependents.push(step);
+            }
+            steps.push(Step {
+                open: range.len() as u32,
+                units: range,
+                waits: node.depends_on.len() as u32,
+                worst: UnitOutcome::Succeeded,
+                ending: None,
+                dependents: Vec::new(),
+                height: 0,
+            });
+        }
+        for (ix, node) in nodes.iter().enumerate().rev() {
+            let height = steps[ix].height + 1;
+            for earlier in node.depends_on.iter().chain(&node.runs_after) {
+                let earlier = &mut steps[earlier.0 as usize];
+                earlier.height = earlier.height.max(height);
+            }
+        }
+        let lanes = limits
+            .iter()
+            .map(|&limit| LaneState { limit: limit.max(1), in_flight: 0, ready: BinaryHeap::new() })
+            .collect();
+        Self {
+            unsettled: steps.len(),
+            steps,
+            units,
+            lanes,
+            timeouts: timeouts.to_vec(),
+            cancelled: false,
+            finished: false,
+        }
+    }
+
+    /// Makes the later units wait for the earlier ones: lane by lane where both have the lane, else for all of them.
+    fn follow(units: &mut [Unit], earlier: std::ops::Range<u32>, later: std::ops::Range<u32>) {
+        for follower in later {
+            let lane = units[follower as usize].lane;
+            let same = earlier.clone().find(|&unit| units[unit as usize].lane == lane);
+            let awaited = same.map_or(earlier.clone(), |unit| unit..unit + 1);
+            for unit in awaited {
+                units[unit as usize].followers.push(follower);
+                units[follower as usize].waits += 1;
+            }
+        }
+    }
+
+    /// Takes in what happened at `now` and answers what is to be done.
+    #[must_use]
+    pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match event {
+            Event::Begin => {
+                for unit in 0..self.units.len() as u32 {
+                    self.make_ready(unit);
+                }
+            }
+            Event::Written { step, lane } => {
+                let unit = self.unit(step, lane);
+                self.leave_flight(unit);
+            }
+            Event::Ended { step, lane, end } => {
+                let unit = self.unit(step, lane);
+                self.ended(unit, end, now, &mut commands);
+            }
+            Event::Woken { step, lane } => {
+                let unit = self.unit(step, lane);
+                if self.units[unit as usize].state == UnitState::Pausing {
+                    self.enqueue(unit);
+                }
+            }
+            Event::Limit { lane, limit } => self.lanes[lane.0 as usize].limit = limit.max(1),
+            Event::Cancel => self.cancel(&mut commands),
+        }
+        self.dispatch(now, &mut commands);
+        if self.unsettled == 0 && !self.finished {
+            self.finished = true;
+            commands.push(Command::Finish);
+        }
+        commands
+    }
+
+    fn unit(&self, step: StepIx, lane: Lane) -> u32 {
+        self.steps[step.0 as usize]
+            .units
+            .clone()
+            .find(|&unit| self.units[unit as usize].lane == lane)
+            .expect("the driver names only units that were started")
+    }
+
+    fn make_ready(&mut self, unit: u32) {
+        let state = &self.units[unit as usize];
+        let step = &self.steps[state.step.0 as usize];
+        if state.state == UnitState::Blocked && state.waits == 0 && step.waits == 0 && step.ending.is_none() {
+            self.enqueue(unit);
+        }
+    }
+
+    fn enqueue(&mut self, unit: u32) {
+        let state = &mut self.units[unit as usize];
+        state.state = UnitState::Ready;
+        let height = self.steps[state.step.0 as usize].height;
+        self.lanes[state.lane.0 as usize].ready.push((height, Reverse(unit)));
+    }
+
+    fn dispatch(&mut self, now: Instant, commands: &mut Vec<Command>) {
+        if self.cancelled {
+            return;
+        }
+        for lane in 0..self.lanes.len() {
+            while self.lanes[lane].in_flight < self.lanes[lane].limit {
+                let Some((_, Reverse(unit))) = self.lanes[lane].ready.pop() else { break };
+                let state = &mut self.units[unit as usize];
+                if state.state != UnitState::Ready {
+                    continue;
+                }
+                state.state = UnitState::Running { in_flight: true };
+                state.attempts += 1;
+                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[lane];
+                self.lanes[lane].in_flight += 1;
+                commands.push(Command::Start {
+                    step: state.step,
+                    lane: state.lane,
+                    attempt: state.attempts,
+                    answer_by: now + deadline.saturating_duration_since(now) / 2,
+                    deadline,
+                });
+            }
+        }
+    }
+
+    fn leave_flight(&mut self, unit: u32) {
+        let state = &mut self.units[unit as usize];
+        if state.state == (UnitState::Running { in_flight: true }) {
+            state.state = UnitState::Running { in_flight: false };
+            self.lanes[state.lane.0 as usize].in_flight -= 1;
+        }
+    }
+
+    fn ended(&mut self, unit: u32, end: End, now: Instant, commands: &mut Vec<Command>) {
+        self.leave_flight(unit);
+        let state = &mut self.units[unit as usize];
+        if !matches!(state.state, UnitState::Running { .. }) {
+            return;
+        }
+        let outcome = match end {
+            End::Succeeded => UnitOutcome::Succeeded,
+            End::Failed => UnitOutcome::Failed,
+            End::Indeterminate => UnitOutcome::Indeterminate,
+            End::Again { after, patience, lost } => {
+                state.lost |= lost;
+                let pause = after.unwrap_or_else(|| backoff(state.step, state.attempts));
+                let budget = patience.budget.min(self.timeouts[state.lane.0 as usize]);
+                let first = state.first_started.expect("a unit that ran has started");
+                if !self.cancelled && state.attempts < patience.tries && now + pause <= first + budget {
+                    state.state = UnitState::Pausing;
+                    commands.push(Command::Pause { step: state.step, lane: state.lane, until: now + pause });
+                    return;
+                }
+                state.given_up()
+            }
+        };
+        self.conclude(unit, outcome, commands);
+    }
+
+    fn conclude(&mut self, unit: u32, outcome: UnitOutcome, commands: &mut Vec<Command>) {
+        let state = &mut self.units[unit as usize];
+        state.state = UnitState::Ended;
+        let ix = state.step;
+        commands.push(Command::Conclude { step: ix, lane: state.lane, outcome });
+        let step = &mut self.steps[ix.0 as usize];
+        let first_failure = step.worst == UnitOutcome::Succeeded && outcome != UnitOutcome::Succeeded;
+        step.worst = step.worst.max(outcome);
+        step.open -= 1;
+        let open = step.open;
+        if open == 0 {
+            let ending = match step.worst {
+                UnitOutcome::Succeeded => Ending::Succeeded,
+                UnitOutcome::Cancelled => Ending::Cancelled,
+                UnitOutcome::Indeterminate => Ending::Indeterminate,
+                UnitOutcome::Failed => Ending::Failed,
+            };
+            self.settle(ix, ending, commands);
+        }
+        self.release(unit);
+        if first_failure && outcome != UnitOutcome::Cancelled {
+            // Whatever the other clusters say, this step has not succeeded: what depends on it need not wait to hear it.
+            self.withhold_dependents(ix, commands);
+        } else if open == 0 && self.steps[ix.0 as usize].ending == Some(Ending::Succeeded) {
+            for dependent in std::mem::take(&mut self.steps[ix.0 as usize].dependents) {
+                let step = &mut self.steps[dependent.0 as usize];
+                step.waits -= 1;
+                if step.waits == 0 {
+                    for unit in step.units.clone() {
+                        self.make_ready(unit);
+                    }
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
+        self.steps[ix.0 as usize].ending = Some(ending);
+        self.unsettled -= 1;
+        commands.push(Command::Settle { step: ix, ending });
+    }
+
+    fn release(&mut self, unit: u32) {
+        for follower in std::mem::take(&mut self.units[unit as usize].followers) {
+            self.units[follower as usize].waits -= 1;
+            self.make_ready(follower);
+        }
+    }
+
+    fn withhold_dependents(&mut self, failed: StepIx, commands: &mut Vec<Command>) {
+        let mut chain = vec![failed];
+        while let Some(by) = chain.pop() {
+            let root = match self.steps[by.0 as usize].ending {
+                Some(Ending::Withheld { root, .. }) => root,
+                _ => by,
+            };
+            for dependent in std::mem::take(&mut self.steps[by.0 as usize].dependents) {
+                if self.steps[dependent.0 as usize].ending.is_none() {
+                    self.settle(dependent, Ending::Withheld { by, root }, commands);
+                    self.end_units(dependent);
+                    chain.push(dependent);
+                }
+            }
+        }
+    }
+
+    /// Ends the units of a step that is not attempted; what merely runs after it may go on.
+    fn end_units(&mut self, ix: StepIx) {
+        for unit in self.steps[ix.0 as usize].units.clone() {
+            self.units[unit as usize].state = UnitState::Ended;
+            self.release(unit);
+        }
+    }
+
+    fn cancel(&mut self, commands: &mut Vec<Command>) {
+        if std::mem::replace(&mut self.cancelled, true) {
+            return;
+        }
+        for ix in (0..self.steps.len() as u32).map(StepIx) {
+            if self.steps[ix.0 as usize].ending.is_some() {
+                continue;
+            }
+            let units = self.steps[ix.0 as usize].units.clone();
+            if units.clone().all(|unit| self.units[unit as usize].attempts == 0) {
+                self.settle(ix, Ending::Cancelled, commands);
+                self.end_units(ix);
+                continue;
+            }
+            for unit in units {
+                match self.units[unit as usize].state {
+                    UnitState::Blocked | UnitState::Ready if self.units[unit as usize].attempts == 0 => {
+                        self.conclude(unit, UnitOutcome::Cancelled, commands);
+                    }
+                    UnitState::Pausing | UnitState::Ready => {
+                        let outcome = self.units[unit as usize].given_up();
+                        self.conclude(unit, outcome, commands);
+                    }
+                    UnitState::Blocked | UnitState::Running { .. } | UnitState::Ended => {}
+                }
+            }
+        }
+    }
+}
+
+impl Unit {
+    /// What a unit comes to that is not tried again: an attempt whose answer was lost may have been carried out (D8).
+    fn given_up(&self) -> UnitOutcome {
+        if self.lost { UnitOutcome::Indeterminate } else { UnitOutcome::Failed }
+    }
+}
+
+/// The pause before the next attempt: 100 ms that double up to 5 s, spread by up to a quarter so that steps which were
+/// refused together do not come back together. The spread depends on the step alone, so that a run can be repeated.
+fn backoff(step: StepIx, attempts: u32) -> Duration {
+    let base = Duration::from_millis(100 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(5));
+    let spread = step.0.wrapping_mul(2_654_435_761).wrapping_add(attempts.wrapping_mul(40_503)) >> 24;
+    base + base * spread / 1024
+}
+
+#[cfg(test)]
+mod tests;

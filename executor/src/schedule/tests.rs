@@ -1,0 +1,363 @@
+//! The laws of the schedule, over examples and over random runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const EAST: Lane = Lane(0);
+const WEST: Lane = Lane(1);
+
+fn node(lanes: &[Lane], depends_on: &[u32], runs_after: &[u32]) -> Node {
+    Node {
+        lanes: lanes.to_vec(),
+        depends_on: depends_on.iter().copied().map(StepIx).collect(),
+        runs_after: runs_after.iter().copied().map(StepIx).collect(),
+    }
+}
+
+fn schedule(nodes: &[Node], limit: usize) -> Schedule {
+    let lanes = nodes.iter().flat_map(|node| &node.lanes).map(|lane| lane.0 + 1).max().unwrap_or(0) as usize;
+    Schedule::new(nodes, &vec![limit; lanes], &vec![TIMEOUT; lanes])
+}
+
+fn started(commands: &[Command]) -> Vec<(u32, u16)> {
+    commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Start { step, lane, .. } => Some((step.0, lane.0)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn settled(commands: &[Command]) -> Vec<(u32, Ending)> {
+    commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Settle { step, ending } => Some((step.0, *ending)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn end(step: u32, lane: Lane, end: End) -> Event {
+    Event::Ended { step: StepIx(step), lane, end }
+}
+
+fn again(after: Option<Duration>, lost: bool) -> End {
+    End::Again { after, patience: Patience { budget: Duration::from_secs(30), tries: 3 }, lost }
+}
+
+#[test]
+fn empty_plan_finishes_at_once() {
+    let mut schedule = schedule(&[], 1);
+    assert_eq!(schedule.handle(Event::Begin, Instant::now()), [Command::Finish]);
+}
+
+#[test]
+fn dependent_starts_when_its_dependency_succeeded_on_every_cluster() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST, WEST], &[], &[]), node(&[EAST, WEST], &[0], &[])], 8);
+    assert_eq!(started(&schedule.handle(Event::Begin, now)), [(0, 0), (0, 1)]);
+    assert_eq!(started(&schedule.handle(end(0, EAST, End::Succeeded), now)), []);
+    assert_eq!(started(&schedule.handle(end(0, WEST, End::Succeeded), now)), [(1, 0), (1, 1)]);
+}
+
+#[test]
+fn undeclared_order_holds_cluster_by_cluster() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST, WEST], &[], &[]), node(&[EAST, WEST], &[], &[0])], 8);
+    let _ = schedule.handle(Event::Begin, now);
+    assert_eq!(started(&schedule.handle(end(0, EAST, End::Succeeded), now)), [(1, 0)]);
+}
+
+#[test]
+fn undeclared_order_never_withholds() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[]), node(&[EAST], &[], &[0])], 8);
+    let _ = schedule.handle(Event::Begin, now);
+    assert_eq!(started(&schedule.handle(end(0, EAST, End::Failed), now)), [(1, 0)]);
+}
+
+#[test]
+fn diamond_with_one_failure_withholds_at_once_and_names_the_root() {
+    // a; b -> a; c -> a; d -> b, c; e -> d. c fails while b is still at work.
+    let now = Instant::now();
+    let nodes = [
+        node(&[EAST], &[], &[]),
+        node(&[EAST], &[0], &[]),
+        node(&[EAST], &[0], &[]),
+        node(&[EAST], &[1, 2], &[]),
+        node(&[EAST], &[3], &[]),
+    ];
+    let mut schedule = schedule(&nodes, 8);
+    let _ = schedule.handle(Event::Begin, now);
+    assert_eq!(started(&schedule.handle(end(0, EAST, End::Succeeded), now)), [(1, 0), (2, 0)]);
+    assert_eq!(
+        settled(&schedule.handle(end(2, EAST, End::Failed), now)),
+        [
+            (2, Ending::Failed),
+            (3, Ending::Withheld { by: StepIx(2), root: StepIx(2) }),
+            (4, Ending::Withheld { by: StepIx(3), root: StepIx(2) }),
+        ]
+    );
+    let last = schedule.handle(end(1, EAST, End::Succeeded), now);
+    assert_eq!(settled(&last), [(1, Ending::Succeeded)]);
+    assert_eq!(last.last(), Some(&Command::Finish));
+}
+
+#[test]
+fn failure_on_one_cluster_withholds_on_every_cluster_and_the_step_goes_on_elsewhere() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST, WEST], &[], &[]), node(&[EAST, WEST], &[0], &[])], 8);
+    let _ = schedule.handle(Event::Begin, now);
+    let withheld = Ending::Withheld { by: StepIx(0), root: StepIx(0) };
+    assert_eq!(settled(&schedule.handle(end(0, EAST, End::Failed), now)), [(1, withheld)]);
+    assert_eq!(settled(&schedule.handle(end(0, WEST, End::Succeeded), now)), [(0, Ending::Failed)]);
+}
+
+#[test]
+fn longest_chain_goes_first() {
+    let now = Instant::now();
+    let nodes = [node(&[EAST], &[], &[]), node(&[EAST], &[], &[]), node(&[EAST], &[1], &[])];
+    let mut schedule = schedule(&nodes, 1);
+    assert_eq!(started(&schedule.handle(Event::Begin, now)), [(1, 0)]);
+}
+
+#[test]
+fn what_only_waits_gives_its_place_to_the_next() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[]), node(&[EAST], &[], &[])], 1);
+    assert_eq!(started(&schedule.handle(Event::Begin, now)), [(0, 0)]);
+    let written = Event::Written { step: StepIx(0), lane: EAST };
+    assert_eq!(started(&schedule.handle(written, now)), [(1, 0)]);
+}
+
+#[test]
+fn retry_ends_with_the_tries_or_the_budget() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    for _ in 0..2 {
+        let commands = schedule.handle(end(0, EAST, again(None, false)), now);
+        assert!(matches!(commands[..], [Command::Pause { .. }]));
+        let _ = schedule.handle(Event::Woken { step: StepIx(0), lane: EAST }, now);
+    }
+    assert_eq!(settled(&schedule.handle(end(0, EAST, again(None, false)), now)), [(0, Ending::Failed)]);
+
+    let mut schedule = super::tests::schedule(&[node(&[EAST], &[], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let hour = Some(Duration::from_secs(3600));
+    assert_eq!(settled(&schedule.handle(end(0, EAST, again(hour, false)), now)), [(0, Ending::Failed)]);
+}
+
+#[test]
+fn lost_answer_makes_a_unit_that_is_given_up_indeterminate() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let _ = schedule.handle(end(0, EAST, again(None, true)), now);
+    let commands = schedule.handle(Event::Cancel, now);
+    assert_eq!(settled(&commands), [(0, Ending::Indeterminate)]);
+}
+
+#[test]
+fn cancel_lets_writes_end_and_starts_nothing() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST, WEST], &[], &[]), node(&[EAST], &[], &[]), node(&[EAST], &[0], &[])], 1);
+    assert_eq!(started(&schedule.handle(Event::Begin, now)), [(0, 0), (0, 1)]);
+    assert_eq!(settled(&schedule.handle(Event::Cancel, now)), [(1, Ending::Cancelled), (2, Ending::Cancelled)]);
+    let _ = schedule.handle(end(0, EAST, End::Succeeded), now);
+    let last = schedule.handle(end(0, WEST, End::Succeeded), now);
+    assert_eq!(settled(&last), [(0, Ending::Succeeded)]);
+    assert_eq!(last.last(), Some(&Command::Finish));
+}
+
+#[test]
+fn a_lowered_limit_holds_for_what_starts_next() {
+    let now = Instant::now();
+    let nodes: Vec<_> = (0..4).map(|_| node(&[EAST], &[], &[])).collect();
+    let mut schedule = schedule(&nodes, 2);
+    assert_eq!(started(&schedule.handle(Event::Begin, now)).len(), 2);
+    let _ = schedule.handle(Event::Limit { lane: EAST, limit: 1 }, now);
+    assert_eq!(started(&schedule.handle(end(0, EAST, End::Succeeded), now)), []);
+    assert_eq!(started(&schedule.handle(end(1, EAST, End::Succeeded), now)).len(), 1);
+}
+
+#[test]
+fn long_chain_and_wide_fan_are_linear() {
+    let now = Instant::now();
+    let count = 100_000;
+    let chain: Vec<_> = (0..count)
+        .map(|ix| node(&[EAST], if ix == 0 { &[] } else { std::slice::from_ref(&ix) }, &[]))
+        .map(|mut node| {
+            node.depends_on.iter_mut().for_each(|ix| ix.0 -= 1);
+            node
+        })
+        .collect();
+    let mut schedule = schedule(&chain, 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let commands = schedule.handle(end(0, EAST, End::Failed), now);
+    assert_eq!(settled(&commands).len(), count as usize);
+    assert_eq!(commands.last(), Some(&Command::Finish));
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    nodes: Vec<Node>,
+    limit: usize,
+    /// Decides, number by number, what happens next.
+    fate: Vec<u8>,
+    cancel_at: Option<usize>,
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let nodes = (1usize..24, 1u16..4).prop_flat_map(|(count, lanes)| {
+        let step = (
+            prop::collection::btree_set(0..lanes, 1..=lanes as usize),
+            prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+            prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+        );
+        prop::collection::vec(step, count).prop_map(|steps| {
+            let pick = |set: Vec<prop::sample::Index>, ix: usize| -> Vec<StepIx> {
+                if ix == 0 {
+                    return Vec::new();
+                }
+                let picked: BTreeSet<_> = set.into_iter().map(|index| StepIx(index.index(ix) as u32)).collect();
+                picked.into_iter().collect()
+            };
+            steps
+                .into_iter()
+                .enumerate()
+                .map(|(ix, (lanes, depends_on, runs_after))| Node {
+                    lanes: lanes.into_iter().map(Lane).collect(),
+                    depends_on: pick(depends_on, ix),
+                    runs_after: pick(runs_after, ix),
+                })
+                .collect::<Vec<_>>()
+        })
+    });
+    (nodes, 1usize..4, prop::collection::vec(any::<u8>(), 1..64), prop::option::of(0usize..40))
+        .prop_map(|(nodes, limit, fate, cancel_at)| World { nodes, limit, fate, cancel_at })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Dependencies first; the limit kept; one ending each; always finishes, once and last; cancel from any state.
+    #[test]
+    fn laws_hold_in_every_run(world in world()) {
+        let lanes = 4;
+        let mut schedule = Schedule::new(&world.nodes, &vec![world.limit; lanes], &vec![TIMEOUT; lanes]);
+        let mut now = Instant::now();
+        let mut fate = world.fate.iter().copied().cycle();
+        let mut running: Vec<(StepIx, Lane)> = Vec::new();
+        let mut in_flight: BTreeMap<(StepIx, Lane), bool> = BTreeMap::new();
+        let mut pausing: Vec<(StepIx, Lane, Instant)> = Vec::new();
+        let mut concluded: BTreeMap<(StepIx, Lane), UnitOutcome> = BTreeMap::new();
+        let mut attempted: BTreeSet<StepIx> = BTreeSet::new();
+        let mut endings: BTreeMap<StepIx, Ending> = BTreeMap::new();
+        let mut cancelled = false;
+        let mut finished = false;
+        let mut event = Event::Begin;
+        for turn in 0.. {
+            prop_assert!(turn < 10_000, "a run must end");
+            for command in schedule.handle(event.clone(), now) {
+                prop_assert!(!finished, "nothing follows Finish");
+                match command {
+                    Command::Start { step, lane, answer_by, deadline, .. } => {
+                        prop_assert!(!cancelled);
+                        prop_assert!(now <= answer_by && answer_by <= deadline);
+                        let node = &world.nodes[step.0 as usize];
+                        for dependency in &node.depends_on {
+                            prop_assert_eq!(endings.get(dependency), Some(&Ending::Succeeded));
+                        }
+                        for earlier in &node.runs_after {
+                            let there = world.nodes[earlier.0 as usize].lanes.contains(&lane);
+                            let over = if there {
+                                concluded.contains_key(&(*earlier, lane)) || endings.contains_key(earlier)
+                            } else {
+                                endings.contains_key(earlier)
+                            };
+                            prop_assert!(over, "{:?} on {:?} started before {:?} ended", step, lane, earlier);
+                        }
+                        prop_assert!(!endings.contains_key(&step));
+                        attempted.insert(step);
+                        running.push((step, lane));
+                        in_flight.insert((step, lane), true);
+                        let busy = in_flight.iter().filter(|((_, at), holds)| *at == lane && **holds).count();
+                        prop_assert!(busy <= world.limit);
+                    }
+                    Command::Pause { step, lane, until } => {
+                        prop_assert!(!cancelled && until >= now);
+                        pausing.push((step, lane, until));
+                    }
+                    Command::Conclude { step, lane, outcome } => {
+                        prop_assert!(concluded.insert((step, lane), outcome).is_none());
+                        pausing.retain(|(paused, at, _)| (*paused, *at) != (step, lane));
+                    }
+                    Command::Settle { step, ending } => {
+                        prop_assert!(endings.insert(step, ending).is_none());
+                        match ending {
+                            Ending::Withheld { by, root } => {
+                                prop_assert!(!attempted.contains(&step));
+                                prop_assert!(world.nodes[step.0 as usize].depends_on.contains(&by));
+                                let failed = concluded.iter().any(|((at, _), outcome)| {
+                                    *at == root && matches!(outcome, UnitOutcome::Failed | UnitOutcome::Indeterminate)
+                                });
+                                prop_assert!(failed, "the root of a withheld chain has failed by itself");
+                            }
+                            Ending::Succeeded => {
+                                for &lane in &world.nodes[step.0 as usize].lanes {
+                                    prop_assert_eq!(concluded.get(&(step, lane)), Some(&UnitOutcome::Succeeded));
+                                }
+                            }
+                            Ending::Cancelled => prop_assert!(cancelled || matches!(event, Event::Cancel)),
+                            Ending::Failed | Ending::Indeterminate => {}
+                        }
+                    }
+                    Command::Finish => finished = true,
+                }
+            }
+            cancelled |= matches!(event, Event::Cancel);
+            if finished {
+                break;
+            }
+            if world.cancel_at == Some(turn) {
+                event = Event::Cancel;
+                continue;
+            }
+            let choice = fate.next().expect("a cycle does not end");
+            if running.is_empty() || (choice % 5 == 0 && !pausing.is_empty()) {
+                prop_assert!(!pausing.is_empty(), "nothing runs, nothing waits, and the run has not ended");
+                let (step, lane, until) = pausing.remove(choice as usize % pausing.len());
+                now = now.max(until);
+                event = Event::Woken { step, lane };
+                continue;
+            }
+            let at = choice as usize % running.len();
+            let (step, lane) = running[at];
+            if choice % 7 == 1 && in_flight[&(step, lane)] {
+                in_flight.insert((step, lane), false);
+                event = Event::Written { step, lane };
+                continue;
+            }
+            running.remove(at);
+            in_flight.remove(&(step, lane));
+            let end = match choice % 11 {
+                0 | 1 => End::Failed,
+                2 => End::Indeterminate,
+                3 | 4 => again(None, choice % 2 == 0),
+                _ => End::Succeeded,
+            };
+            event = Event::Ended { step, lane, end };
+        }
+        prop_assert_eq!(endings.len(), world.nodes.len());
+        if !cancelled && endings.values().all(|ending| *ending != Ending::Failed && *ending != Ending::Indeterminate) {
+            prop_assert!(endings.values().all(|ending| *ending == Ending::Succeeded));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! One Execute stream from its first message to its last: takes the plan in, proves the clusters, starts the run, and hands
+//! on what the run's journal says. The run itself is a task of its own and outlives the stream if it must.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::join_all};
+use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
+use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::task::TaskTracker;
+use tonic::{Status, Streaming};
+use tracing::{Instrument, Span, field::Empty};
+
+use crate::{
+    attributes,
+    cluster::{
+        self, Cluster,
+        access::{Access, Source},
+    },
+    fulfil::direct::Direct,
+    intake::{self, Accepted, Intake},
+    journal::Journal,
+    plan::{Plan, Work},
+    refuse,
+    run::{self, Identity},
+    runs::{Run, Runs},
+};
+
+/// How long the stream may be silent before its plan is complete. Long enough for a person who types.
+const IDLE: Duration = Duration::from_secs(300);
+/// How long it may take to prove that a cluster is workable: a dial of 10 s, and the questions.
+const PROOF: Duration = Duration::from_secs(15);
+
+/// How long a client may read nothing of what waits for it.
+const PATIENCE_WITH_READER: Duration = Duration::from_secs(600);
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) access: Access,
+    pub(crate) runs: Runs,
+    pub(crate) max_in_flight: Option<usize>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) shutdown: Shutdown,
+}
+
+/// Where the answers go. Closed when the client is gone.
+type Answers = mpsc::Sender<Result<ExecuteResponse, Status>>;
+
+/// Conducts one stream. `deadline` is the caller's own.
+pub(crate) async fn conduct(
+    shared: Arc<Shared>,
+    mut requests: Streaming<ExecuteRequest>,
+    answers: Answers,
+    deadline: Option<Instant>,
+) {
+    let gone = answers.clone();
+    let outcome = tokio::select! {
+        outcome = start(&shared, &mut requests) => outcome,
+        () = gone.closed() => {
+            tracing::info!("the client went away before its plan was complete; nothing was started");
+            return;
+        }
+    };
+    match outcome {
+        Err(status) => {
+            tracing::info!(code = ?status.code(), message = status.message(), "execute refused");
+            answers.send(Err(status)).await.ok();
+        }
+        Ok((run, goes_on_without_client)) => {
+            let follow = follow(&run, requests, &answers, deadline, goes_on_without_client);
+            if let Err(status) = follow.await {
+                answers.send(Err(status)).await.ok();
+            }
+        }
+    }
+}
+
+/// Takes the plan in, proves the clusters, and starts the run.
+async fn start(shared: &Arc<Shared>, requests: &mut Streaming<ExecuteRequest>) -> Result<(Arc<Run>, bool), Status> {
+    let Accepted { plan, access } = receive(requests).await?;
+    tracing::info!(
+        { attributes::PLAN_ID } = plan.id,
+        { attributes::DESIGN_ID } = plan.design.id,
+        { attributes::DESIGN_NAME } = plan.design.name,
+        steps = plan.steps.len(),
+        clusters = plan.clusters.join(","),
+        "plan received"
+    );
+    refuse_what_is_not_there(&plan)?;
+    let span = tracing::info_span!(
+        "run",
+        { common::OTEL_NAME } = "run",
+        { common::OTEL_STATUS_CODE } = Empty,
+        { attributes::RUN_ID } = Empty,
+        { attributes::PLAN_ID } = plan.id,
+        { attributes::DESIGN_ID } = plan.design.id,
+        { attributes::DESIGN_NAME } = plan.design.name,
+        { attributes::OUTCOME } = Empty,
+    );
+    let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
+    if shared.shutdown.is_draining() {
+        return Err(refuse::shutting_down());
+    }
+    let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
+    let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
+    let (run, controls) = shared.runs.begin(&plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
+    span.record(attributes::RUN_ID, &run.id);
+    let goes_on_without_client = plan.options.goes_on_without_client;
+    begin(shared, run.clone(), plan, clusters, controls, span);
+    Ok((run, goes_on_without_client))
+}
+
+/// Reads messages until the plan is whole.
+async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, Status> {
+    let mut intake = Intake::default();
+    loop {
+        let Ok(message) = tokio::time::timeout(IDLE, requests.message()).await else {
+            let what = format!("nothing came for {} s and the plan is not complete", IDLE.as_secs());
+            return Err(refuse::intake(&intake::Error::Incomplete(what)));
+        };
+        let Some(message) = message? else { return Err(refuse::intake(&intake.cut_short())) };
+        match intake.take(message.part) {
+            Ok(None) => {}
+            Ok(Some(accepted)) => return Ok(accepted),
+            Err(error) => return Err(refuse::intake(&error)),
+        }
+    }
+}
+
+/// What later work fills is refused with a sentence; it never pretends.
+fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
+    let adapter = plan.steps.iter().find(|step| matches!(step.work, Work::Adapter { .. }));
+    let missing = if plan.operation == v1::Operation::Undeploy {
+        "undeploying is not implemented yet".into()
+    } else if plan.dry_run {
+        "dry runs are not implemented yet".into()
+    } else if plan.options.wait_until_ready {
+        "wait_until_ready is not implemented yet".into()
+    } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
+        "include_dependencies is not implemented yet; plan without it".into()
+    } else if let Some(step) = adapter {
+        format!("the adapter path is not implemented yet; component {} needs it", step.component.name)
+    } else {
+        return Ok(());
+    };
+    Err(refuse::plain(Reason::NotImplemented, missing))
+}
+
+/// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
+async fn prove(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<Arc<Cluster>>, Status> {
+    let by = Instant::now() + PROOF;
+    let proofs = plan.clusters.iter().zip(sources).map(|(name, source)| async move {
+        let config = access.config(name, source).await?;
+        Cluster::connect(name, &config, by).await
+    });
+    let mut clusters: Vec<Arc<Cluster>> = Vec::with_capacity(plan.clusters.len());
+    let mut unusable = Vec::new();
+    for (name, proof) in plan.clusters.iter().zip(join_all(proofs).await) {
+        match proof {
+            Err(error) => unusable.push((name, error.to_string())),
+            Ok(cluster) => match clusters.iter().find(|known| known.server == cluster.server) {
+                Some(known) => unusable.push((name, format!("it is the same API server as cluster {}", known.name))),
+                None => clusters.push(Arc::new(cluster)),
+            },
+        }
+    }
+    if unusable.is_empty() { Ok(clusters) } else { Err(refuse::clusters(&unusable)) }
+}
+
+/// Starts the run as a task of its own.
+fn begin(
+    shared: &Arc<Shared>,
+    run: Arc<Run>,
+    plan: Plan,
+    clusters: Vec<Arc<Cluster>>,
+    controls: mpsc::Receiver<run::Control>,
+    span: Span,
+) {
+    let plan = Arc::new(plan);
+    run.journal.append(Event::RunStarted(v1::RunStarted {
+        run_id: run.id.clone(),
+        plan_id: plan.id.clone(),
+        trace_id: run.trace_id.clone(),
+        step_count: plan.steps.len() as u32,
+        clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
+    }));
+    let fulfil = Arc::new(Direct::new(plan.clone(), clusters));
+    let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
+    let driver = run::run(plan, fulfil, shared.max_in_flight, identity, run.journal.clone(), (run.control(), controls));
+    let shutdown = shared.shutdown.clone();
+    let of_run = span.clone();
+    shared.tasks.spawn(
+        async move {
+            // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
+            let mut driver = std::pin::pin!(AssertUnwindSafe(driver).catch_unwind());
+            let finished = tokio::select! {
+                finished = &mut driver => finished,
+                () = shutdown.draining() => {
+                    tokio::join!(driver, run.cancel("the executor is shutting down")).0
+                }
+            };
+            match &finished {
+                Ok(finished) => {
+                    let verdict = finished.verdict.as_str_name();
+                    of_run.record(attributes::OUTCOME, verdict);
+                    tracing::info!({ attributes::RUN_ID } = run.id, verdict, "run ended");
+                }
+                Err(_) => {
+                    of_run.record(common::OTEL_STATUS_CODE, "error");
+                    tracing::error!({ attributes::RUN_ID } = run.id, "run ended by an internal error");
+                }
+            }
+            run.end(finished.ok());
+        }
+        .instrument(span),
+    );
+}
+
+/// Hands the run's events on to their end, and whatever the client says to the run.
+async fn follow(
+    run: &Run,
+    requests: Streaming<ExecuteRequest>,
+    answers: &Answers,
+    deadline: Option<Instant>,
+    goes_on_without_client: bool,
+) -> Result<(), Status> {
+    let mut late = false;
+    let mut outgoing = std::pin::pin!(hand_on(&run.journal, answers));
+    let mut incoming = std::pin::pin!(listen(run, requests));
+    loop {
+        tokio::select! {
+            end = &mut outgoing => {
+                return match end {
+                    End::Complete if late => Err(refuse::plain(Reason::DeadlineExceeded, "the caller's deadline has passed; the run was stopped")),
+                    End::Complete => Ok(()),
+                    End::Broken => Err(refuse::plain(Reason::Internal, format!("run {} ended by an internal error", run.id))),
+                    End::Stuck => {
+                        tracing::warn!({ attributes::RUN_ID } = run.id, "the client stopped reading; its stream is cut");
+                        Ok(())
+                    }
+                };
+            }
+            breach = &mut incoming => {
+                if !goes_on_without_client {
+                    run.cancel("the client broke the protocol").await;
+                }
+                return Err(breach);
+            }
+            () = answers.closed() => {
+                tracing::info!({ attributes::RUN_ID } = run.id, goes_on_without_client, "the client went away");
+                if !goes_on_without_client {
+                    run.cancel("the client went away").await;
+                }
+                return Ok(());
+            }
+            () = at(deadline), if !late => {
+                late = true;
+                run.cancel("the caller's deadline has passed").await;
+            }
+        }
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How the handing on of a journal ended.
+enum End {
+    /// The summary was handed on.
+    Complete,
+    /// The journal ended without one.
+    Broken,
+    /// The client does not read.
+    Stuck,
+}
+
+async fn hand_on(journal: &Arc<Journal>, answers: &Answers) -> End {
+    let mut reader = journal.read(0);
+    let mut complete = false;
+    while let Some(events) = reader.next().await {
+        for event in events {
+            complete |= matches!(&event.event, Some(Event::Summary(summary)) if summary.complete);
+            match tokio::time::timeout(PATIENCE_WITH_READER, answers.send(Ok(event))).await {
+                Ok(Ok(())) => {}
+                // The client is gone, which is noticed beside this.
+                Ok(Err(_)) => std::future::pending().await,
+                Err(_) => return End::Stuck,
+            }
+        }
+    }
+    if complete { End::Complete } else { End::Broken }
+}
+
+/// Passes cancels on. Answers only when the client breaks the protocol; the end of its messages is none (the run goes on).
+async fn listen(run: &Run, mut requests: Streaming<ExecuteRequest>) -> Status {
+    let mut cancelled = false;
+    while let Ok(Some(message)) = requests.message().await {
+        match message.part {
+            Some(Part::Cancel(cancel)) => {
+                cancelled = true;
+                run.cancel(if cancel.reason.is_empty() { "cancelled by the client".into() } else { cancel.reason })
+                    .await;
+            }
+            _ => {
+                let after = if cancelled { "a cancel" } else { "the trailer" };
+                return refuse::intake(&intake::Error::Invalid {
+                    field: "part".into(),
+                    what: format!("after {after} only cancel may come; one stream carries one plan"),
+                });
+            }
+        }
+    }
+    // A client that is gone is noticed where the answers go.
+    std::future::pending().await
+}
+
+fn info(cluster: &cluster::Cluster) -> v1::ClusterInfo {
+    v1::ClusterInfo { name: cluster.name.clone(), server: cluster.server.clone(), version: cluster.version.clone() }
+}

@@ -1,0 +1,556 @@
+//! Every answer of a server -> done, refused, try again, or do not know: the one place that classifies.
+//!
+//! Success is proven, never inferred (D9): only a 2xx whose object is the one that was sent counts, and `apply` looks at
+//! that. What comes here did not prove it. An answer is retried only if the same request may do better, and only for as long
+//! as its class deserves; all requests the engine sends are repeatable (server-side apply, never POST).
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::{mask::Secrets, schedule::Patience};
+
+/// Longest text of a server that is passed on, in bytes.
+const MAX_TEXT: usize = 4096;
+
+/// Why something was not done. The closed list of `Failure.reason` in the contract, as far as the executor uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Conflict,
+    Immutable,
+    Invalid,
+    Forbidden,
+    CredentialsRejected,
+    NamespaceNotFound,
+    NamespaceTerminating,
+    KindUnknown,
+    ApiUnavailable,
+    TooLarge,
+    Throttled,
+    ServerError,
+    Timeout,
+    Unreachable,
+    AnswerLost,
+    WebhookDenied,
+    WebhookUnavailable,
+    ConversionUnavailable,
+    ApplyUnsupported,
+    UnexpectedAnswer,
+    DefinitionRejected,
+    DefinitionNotServed,
+    BeingDeleted,
+    ManifestInvalid,
+    Internal,
+    Cancelled,
+}
+
+impl Reason {
+    /// The reason as the contract spells it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Conflict => "CONFLICT",
+            Self::Immutable => "IMMUTABLE",
+            Self::Invalid => "INVALID",
+            Self::Forbidden => "FORBIDDEN",
+            Self::CredentialsRejected => "CREDENTIALS_REJECTED",
+            Self::NamespaceNotFound => "NAMESPACE_NOT_FOUND",
+            Self::NamespaceTerminating => "NAMESPACE_TERMINATING",
+            Self::KindUnknown => "KIND_UNKNOWN",
+            Self::ApiUnavailable => "API_UNAVAILABLE",
+            Self::TooLarge => "TOO_LARGE",
+            Self::Throttled => "THROTTLED",
+            Self::ServerError => "SERVER_ERROR",
+            Self::Timeout => "TIMEOUT",
+            Self::Unreachable => "UNREACHABLE",
+            Self::AnswerLost => "ANSWER_LOST",
+            Self::WebhookDenied => "WEBHOOK_DENIED",
+            Self::WebhookUnavailable => "WEBHOOK_UNAVAILABLE",
+            Self::ConversionUnavailable => "CONVERSION_UNAVAILABLE",
+            Self::ApplyUnsupported => "APPLY_UNSUPPORTED",
+            Self::UnexpectedAnswer => "UNEXPECTED_ANSWER",
+            Self::DefinitionRejected => "DEFINITION_REJECTED",
+            Self::DefinitionNotServed => "DEFINITION_NOT_SERVED",
+            Self::BeingDeleted => "BEING_DELETED",
+            Self::ManifestInvalid => "MANIFEST_INVALID",
+            Self::Internal => "INTERNAL",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// Whether the same plan may succeed later without a change to the design.
+    fn is_retryable(self) -> bool {
+        match self {
+            Self::NamespaceTerminating
+            | Self::ApiUnavailable
+            | Self::Throttled
+            | Self::ServerError
+            | Self::Timeout
+            | Self::Unreachable
+            | Self::AnswerLost
+            | Self::WebhookUnavailable
+            | Self::ConversionUnavailable
+            | Self::DefinitionNotServed
+            | Self::BeingDeleted
+            | Self::Cancelled => true,
+            Self::Conflict
+            | Self::Immutable
+            | Self::Invalid
+            | Self::Forbidden
+            | Self::CredentialsRejected
+            | Self::NamespaceNotFound
+            | Self::KindUnknown
+            | Self::TooLarge
+            | Self::WebhookDenied
+            | Self::ApplyUnsupported
+            | Self::UnexpectedAnswer
+            | Self::DefinitionRejected
+            | Self::ManifestInvalid
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// What was refused and why. Holds no secret value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+    pub(crate) retryable: bool,
+    pub(crate) causes: Vec<Cause>,
+}
+
+/// One cause of a failure, as the API server named it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) field: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), retryable: reason.is_retryable(), causes: Vec::new() }
+    }
+}
+
+/// What an attempt came to, when it did not prove success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not done, and the same request would be refused again.
+    Refused(Failure),
+    /// Not done, or not known to be done, and worth another try.
+    Again { failure: Failure, after: Option<Duration>, patience: Patience, lost: bool },
+}
+
+/// What a request was about, for messages and for how patient to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) cluster: &'a str,
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    /// Empty for cluster-scoped kinds.
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// Whether a component of the design defines the kind: then "not served" means "not yet".
+    pub(crate) kind_in_design: bool,
+    /// Whether a component of the design is the namespace.
+    pub(crate) namespace_in_design: bool,
+}
+
+/// A request that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// No connection was made, so nothing was sent.
+    NotSent(String),
+    /// The connection broke after the request may have been sent.
+    Lost(String),
+    /// No complete answer within this time.
+    Silent(Duration),
+}
+
+/// An answer that is not the object that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: &'a [u8],
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+    reason: String,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    kind: String,
+    causes: Vec<StatusCause>,
+    retry_after_seconds: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusCause {
+    field: String,
+    reason: String,
+    message: String,
+}
+
+const fn patience(seconds: u64, tries: u32) -> Patience {
+    Patience { budget: Duration::from_secs(seconds), tries }
+}
+
+/// Overload and start-up pass; half a minute is what a person would wait before looking.
+const OVERLOAD: Patience = patience(30, 100);
+/// A kind that nothing in the design defines may come from a controller (case 25), or be a spelling mistake (case 26).
+const UNKNOWN_KIND: Patience = patience(4, 100);
+/// An API server that restarts is back within seconds.
+const UNREACHABLE: Patience = patience(15, 100);
+/// A lost answer is worth two more requests: each proves by itself what became of the first.
+const LOST: Patience = patience(300, 3);
+/// Errors that say nothing of how long they last.
+const ODD: Patience = patience(10, 3);
+
+/// The verdict on a request without an answer (cases 50, 51).
+pub(crate) fn unanswered(subject: &Subject<'_>, what: &Unanswered) -> Verdict {
+    let Subject { cluster, .. } = subject;
+    let (reason, message, patience, lost) = match what {
+        Unanswered::NotSent(why) => (
+            Reason::Unreachable,
+            format!("cluster {cluster} cannot be reached: {why}; nothing was sent"),
+            UNREACHABLE,
+            false,
+        ),
+        Unanswered::Lost(why) => (
+            Reason::AnswerLost,
+            format!("the answer of cluster {cluster} was lost ({why}); the object may have been applied"),
+            LOST,
+            true,
+        ),
+        Unanswered::Silent(limit) => (
+            Reason::Timeout,
+            format!("no answer from cluster {cluster} in {limit:.1?}; the object may have been applied"),
+            LOST,
+            true,
+        ),
+    };
+    Verdict::Again { failure: Failure::new(reason, message), after: None, patience, lost }
+}
+
+/// The verdict on an answer that is not the object that was sent.
+pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Secrets) -> Verdict {
+    let status: Status = serde_json::from_slice(answer.body)
+        .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(answer.body).into_owned(), ..Status::default() });
+    let details = status.details.unwrap_or_default();
+    let text = secrets.mask(&capped(&status.message));
+    let class = Class::of(answer.status, &status.reason, &status.message, &details, subject);
+    let after = answer
+        .retry_after
+        .or_else(|| (details.retry_after_seconds > 0).then(|| Duration::from_secs(details.retry_after_seconds)));
+    let failure = Failure {
+        causes: details
+            .causes
+            .into_iter()
+            .map(|cause| Cause {
+                field: secrets.mask(&capped(&cause.field)),
+                reason: cause.reason,
+                message: secrets.mask(&capped(&cause.message)),
+            })
+            .collect(),
+        ..Failure::new(class.reason, class.sentence(subject, answer.status, &text))
+    };
+    match class.patience {
+        None => Verdict::Refused(failure),
+        Some(patience) => match after {
+            Some(asked) if asked > patience.budget => Verdict::Refused(Failure {
+                message: format!(
+                    "{}; the server asked to wait {} s, more than the {} s that are worth waiting",
+                    failure.message,
+                    asked.as_secs(),
+                    patience.budget.as_secs()
+                ),
+                ..failure
+            }),
+            _ => Verdict::Again { failure, after, patience, lost: class.lost },
+        },
+    }
+}
+
+/// The verdict on a 2xx that does not show the object (202, 204): sending it again proves what became of it.
+pub(crate) fn unproven(subject: &Subject<'_>, status: StatusCode) -> Verdict {
+    let failure = Failure::new(
+        Reason::UnexpectedAnswer,
+        format!("cluster {} answered {status} without the object, which proves nothing", subject.cluster),
+    );
+    Verdict::Again { failure, after: None, patience: patience(30, 2), lost: true }
+}
+
+/// The verdict on an object that was applied while it is on its way out: it will be gone (case 42).
+pub(crate) fn being_deleted(subject: &Subject<'_>) -> Verdict {
+    let Subject { cluster, kind, name, .. } = subject;
+    let failure = Failure::new(
+        Reason::BeingDeleted,
+        format!("{kind} {name} on cluster {cluster} is being deleted; wait until it is gone and deploy again"),
+    );
+    Verdict::Again { failure, after: None, patience: OVERLOAD, lost: false }
+}
+
+/// The verdict on an object whose missing namespace has been created meanwhile.
+pub(crate) fn namespace_created(missing: Failure) -> Verdict {
+    Verdict::Again { failure: missing, after: Some(Duration::ZERO), patience: ODD, lost: false }
+}
+
+/// The verdict on a kind that discovery does not know.
+pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>) -> Verdict {
+    let hint = match (subject.kind_in_design, near) {
+        (true, _) => "; its definition is part of the design but is not served yet".into(),
+        (false, Some(near)) => format!("; did you mean {near}?"),
+        (false, None) => "; install what defines it, or add its definition to the design".into(),
+    };
+    let Subject { cluster, api_version, kind, .. } = subject;
+    let failure = Failure::new(
+        Reason::KindUnknown,
+        format!("cluster {cluster} does not serve kind {kind} of {api_version}{hint}"),
+    );
+    Verdict::Again { failure, after: None, patience: kind_patience(subject), lost: false }
+}
+
+/// The verdict on a group that cannot be discovered (case 20).
+pub(crate) fn discovery_failed(subject: &Subject<'_>, why: &str) -> Verdict {
+    let Subject { cluster, api_version, .. } = subject;
+    let failure = Failure::new(
+        Reason::ApiUnavailable,
+        format!("cluster {cluster} does not say which kinds {api_version} has: {}", capped(why)),
+    );
+    Verdict::Again { failure, after: None, patience: ODD, lost: false }
+}
+
+fn kind_patience(subject: &Subject<'_>) -> Patience {
+    if subject.kind_in_design { OVERLOAD } else { UNKNOWN_KIND }
+}
+
+struct Class {
+    reason: Reason,
+    patience: Option<Patience>,
+    lost: bool,
+}
+
+impl Class {
+    fn refused(reason: Reason) -> Self {
+        Self { reason, patience: None, lost: false }
+    }
+
+    fn again(reason: Reason, patience: Patience) -> Self {
+        Self { reason, patience: Some(patience), lost: false }
+    }
+
+    fn lost(reason: Reason) -> Self {
+        Self { reason, patience: Some(LOST), lost: true }
+    }
+
+    fn of(code: StatusCode, reason: &str, message: &str, details: &Details, subject: &Subject<'_>) -> Self {
+        // A webhook's refusal carries whatever code the webhook chose (case 48).
+        if message.contains("admission webhook") && message.contains("denied the request") {
+            return Self::refused(Reason::WebhookDenied);
+        }
+        let has_cause = |wanted: &str| details.causes.iter().any(|cause| cause.reason == wanted);
+        match code.as_u16() {
+            401 => Self::refused(Reason::CredentialsRejected),
+            403 if has_cause("NamespaceTerminating") => Self::again(Reason::NamespaceTerminating, OVERLOAD),
+            403 => Self::refused(Reason::Forbidden),
+            404 if details.kind == "namespaces" && subject.namespace_in_design => {
+                Self::again(Reason::NamespaceNotFound, ODD)
+            }
+            404 if details.kind == "namespaces" => Self::refused(Reason::NamespaceNotFound),
+            404 => Self::again(Reason::KindUnknown, kind_patience(subject)),
+            409 if has_cause("FieldManagerConflict") => Self::refused(Reason::Conflict),
+            409 => Self::again(Reason::Conflict, ODD),
+            413 => Self::refused(Reason::TooLarge),
+            415 => Self::refused(Reason::ApplyUnsupported),
+            429 => Self::again(Reason::Throttled, OVERLOAD),
+            400 | 422 if is_immutable(message) => Self::refused(Reason::Immutable),
+            500 if message.contains("failed calling webhook") => Self::again(Reason::WebhookUnavailable, OVERLOAD),
+            500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, ODD),
+            500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
+            500 if reason == "Timeout" || message.contains("request timed out") => Self::lost(Reason::Timeout),
+            500 => Self::again(Reason::ServerError, ODD),
+            502 | 504 => Self::lost(Reason::Timeout),
+            503 => Self::again(Reason::ApiUnavailable, OVERLOAD),
+            505..=599 => Self::again(Reason::ServerError, ODD),
+            400..=499 => Self::refused(Reason::Invalid),
+            _ => Self::refused(Reason::UnexpectedAnswer),
+        }
+    }
+
+    fn sentence(&self, subject: &Subject<'_>, code: StatusCode, text: &str) -> String {
+        let Subject { cluster, namespace, kind, name, .. } = subject;
+        let what = if namespace.is_empty() {
+            format!("{kind} {name} on cluster {cluster}")
+        } else {
+            format!("{kind} {namespace}/{name} on cluster {cluster}")
+        };
+        match self.reason {
+            Reason::CredentialsRejected => format!("the credentials are no longer accepted by cluster {cluster}"),
+            Reason::Forbidden => format!("{what} is forbidden: {text}"),
+            Reason::NamespaceNotFound => format!(
+                "namespace {namespace} not found on cluster {cluster}; create it, add it to the design, or set create_namespaces"
+            ),
+            Reason::NamespaceTerminating => {
+                format!("namespace {namespace} on cluster {cluster} is being terminated; wait until it is gone: {text}")
+            }
+            Reason::KindUnknown => format!("{what}: the API server does not serve this path (yet): {text}"),
+            Reason::Conflict => {
+                format!(
+                    "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
+                )
+            }
+            Reason::Immutable => format!("{what} changes an immutable field, which takes deleting it first: {text}"),
+            Reason::TooLarge => format!("{what} is too large for the API server: {text}"),
+            Reason::Throttled => format!("cluster {cluster} is throttling: {text}"),
+            Reason::ApplyUnsupported => format!("{what}: this API does not accept server-side apply: {text}"),
+            Reason::WebhookUnavailable => format!("{what}: a webhook could not be called: {text}"),
+            Reason::ConversionUnavailable => {
+                format!("{what}: the conversion webhook of {kind} could not be called: {text}")
+            }
+            Reason::Timeout => format!("{what}: the API server ran out of time and may have applied it: {text}"),
+            _ => format!("{what} was refused ({}): {text}", code.as_u16()),
+        }
+    }
+}
+
+/// Whether a refusal is about a field that cannot change (cases 39, 40).
+fn is_immutable(message: &str) -> bool {
+    ["is immutable", "field is immutable", "can not be unset", "may not be changed", "updates to statefulset spec"]
+        .iter()
+        .any(|mark| message.contains(mark))
+}
+
+/// Cuts a server's text to a length that is fit to be passed on.
+pub(crate) fn capped(text: &str) -> String {
+    switchyard_service::status::capped(text.trim(), MAX_TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject<'static> {
+        Subject {
+            cluster: "east",
+            api_version: "apps/v1",
+            kind: "Deployment",
+            namespace: "shop",
+            name: "web",
+            kind_in_design: false,
+            namespace_in_design: false,
+        }
+    }
+
+    fn judge(code: u16, body: &str) -> Verdict {
+        let status = StatusCode::from_u16(code).unwrap();
+        answered(&subject(), &Answer { status, retry_after: None, body: body.as_bytes() }, &Secrets::default())
+    }
+
+    fn status(reason: &str, message: &str, details: &str) -> String {
+        format!(r#"{{"kind":"Status","reason":"{reason}","message":"{message}","details":{details}}}"#)
+    }
+
+    #[track_caller]
+    fn assert_refused(verdict: &Verdict, reason: Reason) {
+        assert!(matches!(verdict, Verdict::Refused(failure) if failure.reason == reason), "{verdict:?}");
+    }
+
+    #[track_caller]
+    fn assert_again(verdict: &Verdict, wanted: Reason, was_lost: bool) {
+        let fits =
+            matches!(verdict, Verdict::Again { failure, lost, .. } if failure.reason == wanted && *lost == was_lost);
+        assert!(fits, "{verdict:?}");
+    }
+
+    #[test]
+    fn no_answer_but_the_object_is_success() {
+        // There is no variant for success here; this pins that refusals which other engines swallow stay refusals (case 40).
+        let immutable =
+            status("Invalid", "Service web is invalid: spec.clusterIPs[0]: primary clusterIP can not be unset", "{}");
+        assert_refused(&judge(422, &immutable), Reason::Immutable);
+        let field = status("Invalid", "spec.selector: Invalid value: field is immutable", "{}");
+        assert_refused(&judge(422, &field), Reason::Immutable);
+        assert_again(&judge(409, &status("AlreadyExists", "already exists", "{}")), Reason::Conflict, false);
+    }
+
+    #[test]
+    fn conflict_with_another_manager_is_final_and_a_race_is_not() {
+        let causes = r#"{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\"","field":".spec.replicas"}]}"#;
+        let verdict = judge(409, &status("Conflict", "Apply failed with 1 conflict", causes));
+        let Verdict::Refused(failure) = &verdict else { panic!("{verdict:?}") };
+        assert_eq!(failure.reason, Reason::Conflict);
+        assert_eq!(failure.causes[0].field, ".spec.replicas");
+        assert_again(&judge(409, &status("Conflict", "object has been modified", "{}")), Reason::Conflict, false);
+    }
+
+    #[test]
+    fn missing_namespace_and_missing_kind_are_told_apart() {
+        let namespace = status("NotFound", "namespaces shop not found", r#"{"kind":"namespaces","name":"shop"}"#);
+        assert_refused(&judge(404, &namespace), Reason::NamespaceNotFound);
+        assert_again(&judge(404, "404 page not found"), Reason::KindUnknown, false);
+    }
+
+    #[test]
+    fn terminating_namespace_is_waited_for_and_missing_rights_are_not() {
+        let terminating = status("Forbidden", "being terminated", r#"{"causes":[{"reason":"NamespaceTerminating"}]}"#);
+        assert_again(&judge(403, &terminating), Reason::NamespaceTerminating, false);
+        assert_refused(&judge(403, &status("Forbidden", "no rights", "{}")), Reason::Forbidden);
+    }
+
+    #[test]
+    fn webhook_that_says_no_is_final_and_one_that_is_away_is_not() {
+        let denied = "admission webhook \\\"a.b\\\" denied the request: no latest tag";
+        assert_refused(&judge(400, &status("", denied, "{}")), Reason::WebhookDenied);
+        let away = "Internal error occurred: failed calling webhook \\\"a.b\\\": connection refused";
+        assert_again(&judge(500, &status("InternalError", away, "{}")), Reason::WebhookUnavailable, false);
+    }
+
+    #[test]
+    fn answers_that_may_follow_a_commit_are_lost() {
+        assert_again(&judge(504, ""), Reason::Timeout, true);
+        assert_again(&judge(500, &status("", "etcdserver: request timed out", "{}")), Reason::Timeout, true);
+        assert_again(&unanswered(&subject(), &Unanswered::Lost("reset".into())), Reason::AnswerLost, true);
+        assert_again(&unanswered(&subject(), &Unanswered::NotSent("refused".into())), Reason::Unreachable, false);
+        assert_again(&unproven(&subject(), StatusCode::NO_CONTENT), Reason::UnexpectedAnswer, true);
+    }
+
+    #[test]
+    fn retry_after_is_heeded_within_the_budget_only() {
+        let ask = |seconds| {
+            answered(
+                &subject(),
+                &Answer {
+                    status: StatusCode::TOO_MANY_REQUESTS,
+                    retry_after: Some(Duration::from_secs(seconds)),
+                    body: b"",
+                },
+                &Secrets::default(),
+            )
+        };
+        assert!(matches!(ask(2), Verdict::Again { after: Some(after), .. } if after.as_secs() == 2));
+        let refused = ask(3600);
+        assert_refused(&refused, Reason::Throttled);
+        assert!(matches!(refused, Verdict::Refused(failure) if failure.message.contains("3600 s")));
+    }
+
+    #[test]
+    fn each_limit_of_the_server_has_its_reason() {
+        assert_refused(&judge(413, "too big"), Reason::TooLarge);
+        assert_refused(&judge(500, &status("", "etcdserver: request is too large", "{}")), Reason::TooLarge);
+        assert_refused(&judge(415, ""), Reason::ApplyUnsupported);
+        assert_refused(&judge(401, ""), Reason::CredentialsRejected);
+        assert_refused(&judge(422, &status("Invalid", "spec.x: Required value", "{}")), Reason::Invalid);
+        assert_refused(&judge(302, ""), Reason::UnexpectedAnswer);
+        assert_again(&judge(503, ""), Reason::ApiUnavailable, false);
+    }
+}

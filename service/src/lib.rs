@@ -1,0 +1,21 @@
+//! What the planner and the executor share, and only that: configuration, TLS, telemetry, health, reflection, signals,
+//! drain and the details of gRPC errors.
+//!
+//! A program is [`program::main`] with a `run` function; `run` puts its services on a [`serve::Server`]. Everything
+//! that holds for every call of either program (one span, no panic that escapes, a clean refusal while draining) is
+//! done there, so a service's own code holds none of it.
+
+pub mod attributes;
+pub mod config;
+mod guard;
+pub mod listen;
+pub mod program;
+mod rpc;
+pub mod serve;
+pub mod shutdown;
+pub mod status;
+pub mod telemetry;
+pub mod tls;
+mod trace;
+
+pub use shutdown::Shutdown;

@@ -1,0 +1,131 @@
+//! Logs and traces: set up once by [`init`], shut down once by the [`Guard`].
+//!
+//! Traces are configured by the standard `OTEL_*` variables and nothing else. Without an endpoint nothing is exported,
+//! but spans still have ids: a `traceparent` that comes in is continued, and what goes out can be joined by others.
+//! That costs about a microsecond a span, next to calls over a network.
+
+mod context;
+mod exporter;
+mod quiet;
+
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use opentelemetry::{KeyValue, trace::TracerProvider};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tracing::Subscriber;
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt};
+
+use crate::{
+    attributes,
+    config::{LogFormat, ServeArgs},
+    program::Program,
+};
+
+pub(crate) use context::set_parent;
+pub use context::{
+    current_traceparent, inject, inject_metadata, set_parent_from_metadata, set_parent_from_traceparent, trace_id_of,
+    traceparent_of,
+};
+
+/// How long the last spans may take to leave.
+pub const FLUSH_LIMIT: Duration = Duration::from_secs(3);
+
+/// What goes into traces. The exporter speaks gRPC itself: with its own libraries let in it would export its own
+/// exporting, for ever.
+const TRACED: &str = "info,h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,opentelemetry=off";
+
+/// Owns the tracer provider. Whoever holds it calls [`shutdown`](Self::shutdown) last, on every way out.
+#[derive(Debug)]
+#[must_use = "spans are lost unless it is shut down"]
+pub struct Guard {
+    provider: SdkTracerProvider,
+}
+
+/// Sets up logs and traces for the process. Has to be called inside a tokio runtime, which then carries the exporter.
+///
+/// A process has one subscriber: when there is one already, as between tests, it stays.
+pub fn init(program: &Program, args: &ServeArgs) -> Guard {
+    let (exporter, trouble) = match exporter::from_environment() {
+        Ok(exporter) => (exporter, None),
+        Err(trouble) => (None, Some(trouble)),
+    };
+    let exporting = exporter.is_some();
+    let mut provider = SdkTracerProvider::builder().with_resource(resource(program));
+    if let Some(exporter) = exporter {
+        provider = provider.with_batch_exporter(exporter);
+    }
+    let provider = provider.build();
+
+    let logs = logs(args).with_filter(quiet::Quiet::new(args.log.to_env_filter()));
+    let installed = tracing_subscriber::registry().with(logs).with(layer(&provider)).try_init();
+    match trouble {
+        _ if installed.is_err() => {}
+        Some(trouble) => tracing::warn!(%trouble, "traces are not exported"),
+        None => tracing::debug!(exporting, "telemetry is set up"),
+    }
+    Guard { provider }
+}
+
+/// Makes the layer that turns spans into OpenTelemetry's, with its own filter. Tests put it over a provider of their
+/// own.
+pub fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer("switchyard"))
+        // Thread names and idle times say nothing about tasks, and source paths nothing to an operator.
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_location(false)
+        .with_filter(EnvFilter::new(TRACED))
+}
+
+impl Guard {
+    /// Sends what is left and stops, within [`FLUSH_LIMIT`].
+    pub async fn shutdown(self) {
+        let Self { provider } = self;
+        // The provider blocks its thread until the exporter is done, and the exporter needs the runtime's threads: on
+        // one of these both would wait until the time is over, and the spans would be lost.
+        let flush = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_LIMIT));
+        match tokio::time::timeout(FLUSH_LIMIT, flush).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the last spans may be lost"),
+            Ok(Err(_)) | Err(_) => tracing::warn!("the last spans are lost: they did not leave in time"),
+        }
+    }
+}
+
+fn logs<S>(args: &ServeArgs) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    let terminal = io::stderr().is_terminal();
+    let format = args.log_format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
+    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match format {
+        LogFormat::Text => layer.with_ansi(terminal).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
+    }
+}
+
+fn resource(program: &Program) -> Resource {
+    let Program { name, version, listen: _ } = *program;
+    let unset = |variable| std::env::var_os(variable).is_none_or(|value| value.is_empty());
+    let given = |key: &str| {
+        std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|list| {
+            list.split(',').any(|pair| pair.split_once('=').is_some_and(|(name, _)| name.trim() == key))
+        })
+    };
+    // What is set in code wins over the environment, so only what the environment leaves open is set.
+    let defaults = [
+        (attributes::SERVICE_NAME, unset("OTEL_SERVICE_NAME"), name.to_owned()),
+        (attributes::SERVICE_VERSION, true, version.to_owned()),
+        (attributes::SERVICE_INSTANCE_ID, true, uuid::Uuid::new_v4().to_string()),
+    ];
+    let defaults = defaults.into_iter().filter(|(key, open, _)| *open && !given(key));
+    Resource::builder().with_attributes(defaults.map(|(key, _, value)| KeyValue::new(key, value))).build()
+}

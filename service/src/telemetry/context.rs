@@ -1,0 +1,156 @@
+//! Carrying a trace across a process boundary: W3C `traceparent` in and out.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::{
+    Context,
+    propagation::{Extractor, Injector, TextMapPropagator},
+    trace::{SpanContext, TraceContextExt},
+};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tonic::metadata::MetadataMap;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// Continues the trace named in `metadata`, if it names one. To be called before `span` is entered.
+pub fn set_parent_from_metadata(span: &Span, metadata: &MetadataMap) {
+    set_parent(span, metadata.as_ref());
+}
+
+/// Continues the trace that `traceparent` names. To be called before `span` is entered.
+///
+/// A malformed or empty one is no error: `span` then keeps the parent it has, or starts a trace.
+pub fn set_parent_from_traceparent(span: &Span, traceparent: &str) {
+    let mut headers = HeaderMap::with_capacity(1);
+    if let Ok(value) = HeaderValue::from_str(traceparent) {
+        headers.insert(HeaderName::from_static(TRACEPARENT), value);
+    }
+    set_parent(span, &headers);
+}
+
+/// Gives the `traceparent` that makes another program continue the current span.
+pub fn current_traceparent() -> Option<String> {
+    traceparent_of(&Span::current())
+}
+
+/// Gives the `traceparent` that makes another program continue `span`. None when no subscriber traces it.
+pub fn traceparent_of(span: &Span) -> Option<String> {
+    let context = span_context(span)?;
+    let flags = context.trace_flags().to_u8();
+    Some(format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id()))
+}
+
+/// Gives the id of the trace that `span` belongs to: 32 hex digits, also when nothing is exported.
+pub fn trace_id_of(span: &Span) -> Option<String> {
+    span_context(span).map(|context| context.trace_id().to_string())
+}
+
+/// Writes `traceparent` and `tracestate` into the headers of an outgoing call, so that it continues `span`.
+pub fn inject(span: &Span, headers: &mut HeaderMap) {
+    TraceContextPropagator::new().inject_context(&span.context(), &mut Headers(headers));
+}
+
+/// Writes `traceparent` and `tracestate` into the metadata of an outgoing gRPC call, so that it continues `span`.
+pub fn inject_metadata(span: &Span, metadata: &mut MetadataMap) {
+    let mut headers = HeaderMap::with_capacity(2);
+    inject(span, &mut headers);
+    for (name, value) in &headers {
+        if let (Ok(key), Ok(value)) = (
+            tonic::metadata::AsciiMetadataKey::from_bytes(name.as_str().as_bytes()),
+            tonic::metadata::AsciiMetadataValue::try_from(value.as_bytes()),
+        ) {
+            metadata.insert(key, value);
+        }
+    }
+}
+
+/// Continues the trace named in `headers`, if they name one.
+pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) {
+    let named = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    if !named.is_some_and(is_well_formed) {
+        return;
+    }
+    // The empty context, not the current one: an invalid header must not take its parent from whatever runs here.
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &HeadersRead(headers));
+    if context.span().span_context().is_valid() {
+        // It fails for a span that nobody traces, which then needs no parent, and for one that was entered before,
+        // which the callers do not do.
+        let _ = span.set_parent(context);
+    }
+}
+
+/// Checks lengths and digits, which the propagator does not: it takes `00-1-1-1` for a parent.
+fn is_well_formed(traceparent: &str) -> bool {
+    let digits = |part: &str, length| {
+        part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let parts: Vec<&str> = traceparent.splitn(5, '-').collect();
+    match parts.as_slice() {
+        [version, trace, span, flags, rest @ ..] => {
+            digits(version, 2)
+                && *version != "ff"
+                && digits(trace, 32)
+                && digits(span, 16)
+                && digits(flags, 2)
+                // Later versions may add parts; this one has none.
+                && (rest.is_empty() || *version != "00")
+        }
+        _ => false,
+    }
+}
+
+fn span_context(span: &Span) -> Option<SpanContext> {
+    let context = span.context().span().span_context().clone();
+    context.is_valid().then_some(context)
+}
+
+struct Headers<'a>(&'a mut HeaderMap);
+
+impl Injector for Headers<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        // The propagator sets an empty `tracestate` where there is none.
+        if value.is_empty() {
+            return;
+        }
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(&value)) {
+            self.0.insert(name, value);
+        }
+    }
+}
+
+struct HeadersRead<'a>(&'a HeaderMap);
+
+impl Extractor for HeadersRead<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec![TRACEPARENT, TRACESTATE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_well_formed;
+
+    #[test]
+    fn only_whole_traceparents_are_taken() {
+        assert!(is_well_formed("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        assert!(is_well_formed("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more"));
+        for bad in [
+            "",
+            "00",
+            "00-1-1-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ] {
+            assert!(!is_well_formed(bad), "{bad}");
+        }
+    }
+}

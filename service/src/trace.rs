@@ -1,0 +1,152 @@
+//! The layer that gives every call to our services one span of kind SERVER.
+//!
+//! The parent is taken from `traceparent` before the span is entered, and only if it is valid. The span lives until the
+//! response stream has ended, so what a handler streams, and what it spawns with `Span::current()`, lies inside.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::{Frame, SizeHint};
+use tonic::{Code, Status, body::Body};
+use tower::{Layer, Service};
+use tracing::{Instrument, Span, field::Empty};
+
+use crate::{attributes, guard::Watch, rpc, telemetry};
+
+#[derive(Debug, Clone)]
+pub(crate) struct TraceLayer(pub(crate) Arc<Watch>);
+
+impl<S> Layer<S> for TraceLayer {
+    type Service = Trace<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Trace { inner, watch: Arc::clone(&self.0) }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Trace<S> {
+    inner: S,
+    watch: Arc<Watch>,
+}
+
+impl<S> Service<Request<Body>> for Trace<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Send,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // Probes and reflection would drown the rest. Paths that name no service of ours have no span either: their
+        // names would be whatever a caller makes up.
+        if !self.watch.is_work(request.uri().path()) {
+            return Box::pin(self.inner.call(request));
+        }
+        let span = span_for(&request);
+        telemetry::set_parent(&span, request.headers());
+        let mut record = Record { span: span.clone(), code: None };
+        let answer = span.in_scope(|| self.inner.call(request));
+        Box::pin(
+            async move {
+                let response = answer.await?;
+                record.read(response.headers());
+                Ok(response.map(|inner| Body::new(TracedBody { inner, record })))
+            }
+            .instrument(span),
+        )
+    }
+}
+
+fn span_for(request: &Request<Body>) -> Span {
+    let path = request.uri().path();
+    let (service, method) = rpc::split_path(path).unwrap_or_default();
+    tracing::info_span!(
+        "rpc",
+        { attributes::OTEL_NAME } = path.trim_start_matches('/'),
+        { attributes::OTEL_KIND } = "server",
+        { attributes::OTEL_STATUS_CODE } = Empty,
+        { attributes::RPC_SYSTEM } = attributes::GRPC,
+        { attributes::RPC_SERVICE } = service,
+        { attributes::RPC_METHOD } = method,
+        { attributes::RPC_GRPC_STATUS_CODE } = Empty,
+    )
+}
+
+/// Writes down the status of a call when it is over, whichever way it ends.
+struct Record {
+    span: Span,
+    code: Option<Code>,
+}
+
+impl Record {
+    fn read(&mut self, headers: &HeaderMap) {
+        self.code = self.code.or_else(|| rpc::code_of(headers));
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // No status was sent: the caller has gone away, or its deadline has passed.
+        let code = self.code.unwrap_or(Code::Cancelled);
+        self.span.record(attributes::RPC_GRPC_STATUS_CODE, code as i32);
+        if is_our_fault(code) {
+            self.span.record(attributes::OTEL_STATUS_CODE, "ERROR");
+        }
+    }
+}
+
+/// Says whether a code makes a SERVER span an error; those that blame the caller do not. The list is that of the
+/// conventions.
+fn is_our_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+struct TracedBody {
+    inner: Body,
+    record: Record,
+}
+
+impl http_body::Body for TracedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        let frame = ready!(this.record.span.in_scope(|| Pin::new(&mut this.inner).poll_frame(cx)));
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            this.record.read(trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

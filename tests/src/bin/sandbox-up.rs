@@ -1,0 +1,32 @@
+//! Starts a control plane to play with and keeps it up until Ctrl-C: `sandbox-up east west`.
+//!
+//! Prints `pid=…` for each process and `kubeconfig=…` with a context for each cluster, then `ready`.
+
+use std::process::ExitCode;
+
+use switchyard_tests::sandbox::{ControlPlane, Folder};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbox-up: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
+    let builder = std::env::args().skip(1).fold(ControlPlane::builder(), |builder, name| builder.cluster(&name));
+    let control_plane = builder.start().await?;
+    let folder = Folder::new("kubeconfig")?;
+    let kubeconfig = folder.write("kubeconfig.yaml", &control_plane.kubeconfig().to_string())?;
+    for pid in control_plane.pids() {
+        println!("pid={pid}");
+    }
+    println!("kubeconfig={}", kubeconfig.display());
+    println!("ready");
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}

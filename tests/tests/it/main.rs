@@ -1,0 +1,3 @@
+//! Tests of the whole, against a real control plane.
+
+mod sandbox;
