@@ -35,6 +35,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::{cluster::access::Access, runs::Runs, service::Executor, session::Shared};
 
+/// Path of the method whose plan may name the trace that the call belongs to.
+const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
+
 /// Carries deployment plans out on Kubernetes clusters and streams what happened.
 #[derive(Clone, Debug, clap::Parser)]
 pub struct Args {
@@ -82,5 +85,5 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         shutdown: shutdown.clone(),
     });
     let service = ExecutorServiceServer::new(Executor { shared }).max_decoding_message_size(serve.max_message_bytes());
-    Ok(Server::new(&serve, shutdown).add(service).tasks(tasks).serve(listener).await?)
+    Ok(Server::new(&serve, shutdown).add(service).parent_in_first_message(EXECUTE).tasks(tasks).serve(listener).await?)
 }

@@ -4,14 +4,15 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use switchyard_proto::v1::{self, executor_service_server::ExecutorService};
+use switchyard_service::trace::Unparented;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use crate::{
     refuse,
-    session::{self, Shared},
+    session::{Session, Shared},
 };
 
 /// Events that wait for the transport. What does not fit stays in the run's journal.
@@ -37,8 +38,9 @@ impl ExecutorService for Executor {
         // Answered before the first message is read: a client may wait for headers before it sends (case 108).
         let (answers, stream) = mpsc::channel(ANSWERS);
         let deadline = deadline(request.metadata());
-        let session = session::conduct(self.shared.clone(), request.into_inner(), answers, deadline);
-        self.shared.tasks.spawn(session.instrument(Span::current()));
+        let unparented = request.extensions().get::<Unparented>().cloned();
+        let session = Session { shared: self.shared.clone(), requests: request.into_inner(), answers, deadline };
+        self.shared.tasks.spawn(session.conduct(unparented).in_current_span());
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 

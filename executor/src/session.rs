@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
-use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry};
+use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 use tonic::{Status, Streaming};
@@ -46,38 +46,65 @@ pub(crate) struct Shared {
 /// Where the answers go. Closed when the client is gone.
 type Answers = mpsc::Sender<Result<ExecuteResponse, Status>>;
 
-/// Conducts one stream. `deadline` is the caller's own.
-pub(crate) async fn conduct(
-    shared: Arc<Shared>,
-    mut requests: Streaming<ExecuteRequest>,
-    answers: Answers,
-    deadline: Option<Instant>,
-) {
-    let gone = answers.clone();
-    let outcome = tokio::select! {
-        outcome = start(&shared, &mut requests) => outcome,
-        () = gone.closed() => {
-            tracing::info!("the client went away before its plan was complete; nothing was started");
-            return;
-        }
-    };
-    match outcome {
-        Err(status) => {
-            tracing::info!(code = ?status.code(), message = status.message(), "execute refused");
-            answers.send(Err(status)).await.ok();
-        }
-        Ok((run, goes_on_without_client)) => {
-            let follow = follow(&run, requests, &answers, deadline, goes_on_without_client);
-            if let Err(status) = follow.await {
-                answers.send(Err(status)).await.ok();
+/// One stream.
+pub(crate) struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) requests: Streaming<ExecuteRequest>,
+    pub(crate) answers: Answers,
+    /// The caller's own.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Session {
+    /// Conducts the stream to its end. `unparented` is the call's span, if the caller named no trace: then the plan does
+    /// (S24), so that a plan which is piped from Plan to Execute is one trace.
+    pub(crate) async fn conduct(mut self, unparented: Option<Unparented>) {
+        let gone = self.answers.clone();
+        let received = tokio::select! {
+            received = receive(&mut self.requests) => received,
+            () = gone.closed() => {
+                tracing::info!("the client went away before its plan was complete; nothing was started");
+                return;
             }
+        };
+        let span = match unparented {
+            None => Span::current(),
+            Some(Unparented(span)) => {
+                if let Ok(accepted) = &received {
+                    telemetry::set_parent_from_traceparent(&span, &accepted.plan.traceparent);
+                }
+                span
+            }
+        };
+        self.carry_out(received).instrument(span).await;
+    }
+
+    async fn carry_out(self, received: Result<Accepted, Status>) {
+        let Self { shared, requests, answers, deadline } = self;
+        let started = async { start(&shared, received?).await };
+        let started = tokio::select! {
+            started = started => started,
+            () = answers.closed() => {
+                tracing::info!("the client went away before the run began; nothing was started");
+                return;
+            }
+        };
+        let ended = match started {
+            Ok((run, goes_on_without_client)) => {
+                follow(&run, requests, &answers, deadline, goes_on_without_client).await
+            }
+            Err(status) => Err(status),
+        };
+        if let Err(status) = ended {
+            tracing::info!(code = ?status.code(), message = status.message(), "execute ends with an error");
+            answers.send(Err(status)).await.ok();
         }
     }
 }
 
-/// Takes the plan in, proves the clusters, and starts the run.
-async fn start(shared: &Arc<Shared>, requests: &mut Streaming<ExecuteRequest>) -> Result<(Arc<Run>, bool), Status> {
-    let Accepted { plan, access } = receive(requests).await?;
+/// Proves the clusters and starts the run.
+async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bool), Status> {
+    let Accepted { plan, access } = accepted;
     tracing::info!(
         { attributes::PLAN_ID } = plan.id,
         { attributes::DESIGN_ID } = plan.design.id,

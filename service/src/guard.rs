@@ -33,6 +33,8 @@ use crate::{
 pub(crate) struct Watch {
     /// Names of the services that do the program's work; health and reflection are not among them.
     pub(crate) services: Vec<&'static str>,
+    /// Paths of methods whose first message may name the parent of the call's span.
+    pub(crate) parent_later: Vec<&'static str>,
     pub(crate) shutdown: Shutdown,
     /// Holds one token for each call to one of `services` until its response has ended.
     pub(crate) calls: TaskTracker,
@@ -110,6 +112,11 @@ impl Watch {
     /// Says whether a call does the program's work, by its path.
     pub(crate) fn is_work(&self, path: &str) -> bool {
         rpc::split_path(path).is_some_and(|(service, _)| self.services.contains(&service))
+    }
+
+    /// Says whether the call's first message may name the parent of its span.
+    pub(crate) fn names_parent_later(&self, path: &str) -> bool {
+        self.parent_later.contains(&path)
     }
 
     /// Says in the contract's terms what tonic says in its own about a message above the limit.

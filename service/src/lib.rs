@@ -16,6 +16,6 @@ pub mod shutdown;
 pub mod status;
 pub mod telemetry;
 pub mod tls;
-mod trace;
+pub mod trace;
 
 pub use shutdown::Shutdown;

@@ -82,6 +82,7 @@ pub struct Server {
     shutdown: Shutdown,
     tasks: TaskTracker,
     services: Vec<&'static str>,
+    parent_later: Vec<&'static str>,
     routes: RoutesBuilder,
 }
 
@@ -93,6 +94,7 @@ impl Server {
             shutdown,
             tasks: TaskTracker::new(),
             services: Vec::new(),
+            parent_later: Vec::new(),
             routes: Routes::builder(),
         }
     }
@@ -115,6 +117,13 @@ impl Server {
         self
     }
 
+    /// Names a method, by its path, whose first message may name the parent of the call's span. When the metadata names
+    /// none, its handler finds the span as [`Unparented`](crate::trace::Unparented) among the request's extensions.
+    pub fn parent_in_first_message(mut self, path: &'static str) -> Self {
+        self.parent_later.push(path);
+        self
+    }
+
     /// Has the drain wait for these tasks too. The tracker is closed when the drain starts; tasks may still be added
     /// then.
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
@@ -128,7 +137,7 @@ impl Server {
     ///
     /// When the listener may not be used like this, or serving fails.
     pub async fn serve(self, listener: TcpListener) -> Result<Drained, Error> {
-        let Self { args, shutdown, tasks, services, mut routes } = self;
+        let Self { args, shutdown, tasks, services, parent_later, mut routes } = self;
         let address = listener.local_addr().map_err(Error::Listener)?;
         args.check_address(address)?;
         let tls = tls::Tls::from_args(&args)?;
@@ -145,6 +154,7 @@ impl Server {
 
         let watch = Arc::new(Watch {
             services,
+            parent_later,
             shutdown,
             calls: TaskTracker::new(),
             closing: CancellationToken::new(),

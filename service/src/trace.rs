@@ -55,20 +55,37 @@ where
         if !self.watch.is_work(request.uri().path()) {
             return Box::pin(self.inner.call(request));
         }
+        let mut request = request;
         let span = span_for(&request);
-        telemetry::set_parent(&span, request.headers());
+        let has_parent = telemetry::set_parent(&span, request.headers());
         let mut record = Record { span: span.clone(), code: None };
+        if !has_parent && self.watch.names_parent_later(request.uri().path()) {
+            // Entering a span settles its parent, so this one is left to the handler, unentered.
+            request.extensions_mut().insert(Unparented(span.clone()));
+            let answer = self.inner.call(request);
+            return Box::pin(async move {
+                let response = answer.await?;
+                record.read(response.headers());
+                Ok(response.map(|inner| Body::new(TracedBody { inner, record, entered: false })))
+            });
+        }
         let answer = span.in_scope(|| self.inner.call(request));
         Box::pin(
             async move {
                 let response = answer.await?;
                 record.read(response.headers());
-                Ok(response.map(|inner| Body::new(TracedBody { inner, record })))
+                Ok(response.map(|inner| Body::new(TracedBody { inner, record, entered: true })))
             }
             .instrument(span),
         )
     }
 }
+
+/// The span of a call that named no parent in its metadata and may name one in its first message: an extension of the request.
+///
+/// The handler gives it that parent with [`telemetry::set_parent_from_traceparent`], or none, and only then enters it.
+#[derive(Debug, Clone)]
+pub struct Unparented(pub Span);
 
 fn span_for(request: &Request<Body>) -> Span {
     let path = request.uri().path();
@@ -125,6 +142,8 @@ fn is_our_fault(code: Code) -> bool {
 struct TracedBody {
     inner: Body,
     record: Record,
+    /// Whether the span was entered before; if not, its parent is not settled yet.
+    entered: bool,
 }
 
 impl http_body::Body for TracedBody {
@@ -133,7 +152,11 @@ impl http_body::Body for TracedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        let frame = ready!(this.record.span.in_scope(|| Pin::new(&mut this.inner).poll_frame(cx)));
+        let frame = if this.entered {
+            ready!(this.record.span.in_scope(|| Pin::new(&mut this.inner).poll_frame(cx)))
+        } else {
+            ready!(Pin::new(&mut this.inner).poll_frame(cx))
+        };
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {

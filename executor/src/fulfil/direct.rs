@@ -54,7 +54,7 @@ impl Direct {
             Err(verdict) => return Attempt { result: Err(verdict), ..attempt },
         };
         if !resource.namespaced {
-            if !subject.namespace.is_empty() && head.metadata.namespace.is_some() {
+            if subject.namespace != options.default_namespace {
                 attempt.warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
             }
             subject.namespace = "";

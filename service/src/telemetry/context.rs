@@ -66,19 +66,21 @@ pub fn inject_metadata(span: &Span, metadata: &mut MetadataMap) {
     }
 }
 
-/// Continues the trace named in `headers`, if they name one.
-pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) {
+/// Continues the trace named in `headers`, and says whether they name one.
+pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) -> bool {
     let named = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
     if !named.is_some_and(is_well_formed) {
-        return;
+        return false;
     }
     // The empty context, not the current one: an invalid header must not take its parent from whatever runs here.
     let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &HeadersRead(headers));
-    if context.span().span_context().is_valid() {
+    let is_valid = context.span().span_context().is_valid();
+    if is_valid {
         // It fails for a span that nobody traces, which then needs no parent, and for one that was entered before,
         // which the callers do not do.
         let _ = span.set_parent(context);
     }
+    is_valid
 }
 
 /// Checks lengths and digits, which the propagator does not: it takes `00-1-1-1` for a parent.
