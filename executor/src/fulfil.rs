@@ -19,8 +19,8 @@ pub(crate) struct Order {
     pub(crate) lane: Lane,
     /// From 1.
     pub(crate) attempt: u32,
-    /// Whether an earlier attempt may have been carried out though its answer was lost.
-    pub(crate) lost_before: bool,
+    /// When the first attempt began, if one since then may have been carried out though its answer was lost.
+    pub(crate) lost_since: Option<Instant>,
     /// When an answer should be there at the latest.
     pub(crate) answer_by: Instant,
     /// End of the step's time on this lane.

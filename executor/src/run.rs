@@ -232,7 +232,8 @@ impl<F: Fulfil> Driver<F> {
             last: None,
         });
         let progress = Progress { step, lane, control: self.control.clone() };
-        let order = Order { step, lane, attempt, lost_before: unit.lost, answer_by, deadline, progress };
+        let lost_since = unit.lost.then_some(unit.started);
+        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, progress };
         let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(open.span.clone()));
         self.at_work.insert(task.id(), (step, lane));
     }

@@ -65,10 +65,11 @@ pub(crate) enum End {
     },
 }
 
-/// How long something is worth trying again.
+/// How long something is worth trying again. Counted over the attempts in a row that ended the same way: trouble of one kind
+/// does not use up what another kind deserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
-    /// Counted from the start of the first attempt.
+    /// Counted from the start of the first of these attempts.
     pub(crate) budget: Duration,
     /// Attempts, the first included.
     pub(crate) tries: u32,
@@ -132,9 +133,21 @@ struct Unit {
     waits: u32,
     attempts: u32,
     first_started: Option<Instant>,
+    last_started: Option<Instant>,
+    /// The last attempts, as far as they ended the same way.
+    row: Option<Row>,
     lost: bool,
     /// Units that wait for this one.
     followers: Vec<u32>,
+}
+
+/// Attempts in a row that ended the same way.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    patience: Patience,
+    /// When the first of them started.
+    since: Instant,
+    tries: u32,
 }
 
 #[derive(Debug)]
@@ -188,6 +201,8 @@ impl Schedule {
                     waits: 0,
                     attempts: 0,
                     first_started: None,
+                    last_started: None,
+                    row: None,
                     lost: false,
                     followers: Vec::new(),
                 });
@@ -317,6 +332,7 @@ impl Schedule {
                 }
                 state.state = UnitState::Running { in_flight: true };
                 state.attempts += 1;
+                state.last_started = Some(now);
                 let deadline = *state.first_started.get_or_insert(now) + self.timeouts[lane];
                 self.lanes[lane].in_flight += 1;
                 commands.push(Command::Start {
@@ -350,11 +366,14 @@ impl Schedule {
             End::Again { after, patience, lost } => {
                 state.lost |= lost;
                 let pause = after.unwrap_or_else(|| backoff(state.step, state.attempts));
-                let budget = patience.budget.min(self.timeouts[state.lane.0 as usize]);
-                let first = state.first_started.expect("a unit that ran has started");
-                if !self.cancelled && state.attempts < patience.tries && now + pause <= first + budget {
+                let until = now + pause;
+                let deadline =
+                    state.first_started.expect("a unit that ran has started") + self.timeouts[state.lane.0 as usize];
+                let row = state.count(patience);
+                let worth_it = row.tries < patience.tries && until <= row.since + patience.budget && until <= deadline;
+                if worth_it && !self.cancelled {
                     state.state = UnitState::Pausing;
-                    commands.push(Command::Pause { step: state.step, lane: state.lane, until: now + pause });
+                    commands.push(Command::Pause { step: state.step, lane: state.lane, until });
                     return;
                 }
                 state.given_up()
@@ -468,6 +487,16 @@ impl Schedule {
 }
 
 impl Unit {
+    /// Counts an attempt that ended in a way which deserves this patience.
+    fn count(&mut self, patience: Patience) -> Row {
+        let since = self.last_started.expect("a unit that ran has started");
+        let row = match self.row {
+            Some(row) if row.patience == patience => Row { tries: row.tries + 1, ..row },
+            _ => Row { patience, since, tries: 1 },
+        };
+        *self.row.insert(row)
+    }
+
     /// What a unit comes to that is not tried again: an attempt whose answer was lost may have been carried out (D8).
     fn given_up(&self) -> UnitOutcome {
         if self.lost { UnitOutcome::Indeterminate } else { UnitOutcome::Failed }

@@ -376,6 +376,8 @@ impl Class {
             400 | 422 if is_immutable(message) => Self::refused(Reason::Immutable),
             500 if message.contains("failed calling webhook") => Self::again(Reason::WebhookUnavailable, OVERLOAD),
             500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, ODD),
+            // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
+            500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
             500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
             500 if reason == "Timeout" || message.contains("request timed out") => Self::lost(Reason::Timeout),
             500 => Self::again(Reason::ServerError, ODD),
@@ -550,6 +552,8 @@ mod tests {
         assert_refused(&judge(415, ""), Reason::ApplyUnsupported);
         assert_refused(&judge(401, ""), Reason::CredentialsRejected);
         assert_refused(&judge(422, &status("Invalid", "spec.x: Required value", "{}")), Reason::Invalid);
+        let unknown = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .x: field not declared in schema";
+        assert_refused(&judge(500, &status("", unknown, "{}")), Reason::Invalid);
         assert_refused(&judge(302, ""), Reason::UnexpectedAnswer);
         assert_again(&judge(503, ""), Reason::ApiUnavailable, false);
     }

@@ -4,5 +4,10 @@
 //! namespaces. A test that breaks things starts its own [`ControlPlane`](sandbox::ControlPlane). Nothing here needs
 //! anything but this machine, listens beyond loopback, or survives the process that started it.
 
+pub mod client;
+pub mod demo;
+pub mod embedded;
+pub mod fault;
+pub mod plan;
 pub mod programs;
 pub mod sandbox;

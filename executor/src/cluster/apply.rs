@@ -35,8 +35,8 @@ pub(crate) struct Patch<'a> {
     pub(crate) force: bool,
     /// From 1.
     pub(crate) attempt: u32,
-    /// Whether an earlier attempt may have been carried out though its answer was lost.
-    pub(crate) lost_before: bool,
+    /// When the first attempt began, if one since then may have been carried out though its answer was lost.
+    pub(crate) lost_since: Option<Instant>,
 }
 
 /// What changed.
@@ -117,7 +117,9 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     if reply.status == StatusCode::OK || reply.status == StatusCode::CREATED {
         let date = reply.headers.get(header::DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-        let answered = Answered { created: reply.status == StatusCode::CREATED, date, took: sent.elapsed() };
+        // What a lost attempt wrote was written by this step too.
+        let took = what.lost_since.unwrap_or(sent).elapsed();
+        let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
         let result = serde_json::from_slice(&reply.body)
             .map_err(|_| unexpected(subject, "it answered with something that is not an object"))
             .and_then(|object| proof(cluster, what, object, &answered));
@@ -172,6 +174,7 @@ struct Answered {
     created: bool,
     /// The server's clock when it answered.
     date: Option<SystemTime>,
+    /// From the first request that may have written the object to this answer.
     took: Duration,
 }
 
@@ -202,7 +205,7 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object, answered: &Answere
                 && cluster.is_since_baseline(&metadata.resource_version).unwrap_or(true);
         match wrote {
             // An attempt whose answer was lost may have created the object: then it is as old as our entry.
-            true if what.lost_before && entry_time == Some(&metadata.creation_timestamp) => Change::Created,
+            true if what.lost_since.is_some() && entry_time == Some(&metadata.creation_timestamp) => Change::Created,
             true => Change::Configured,
             false => Change::Unchanged,
         }
@@ -264,14 +267,8 @@ mod tests {
             namespace_in_design: false,
         };
         let resource = Resource { plural: "configmaps".into(), namespaced: true };
-        let what = Patch {
-            subject,
-            resource: &resource,
-            manifest: Bytes::new(),
-            force: false,
-            attempt: 1,
-            lost_before: false,
-        };
+        let what =
+            Patch { subject, resource: &resource, manifest: Bytes::new(), force: false, attempt: 1, lost_since: None };
         let request = patch(&what).unwrap();
         assert_eq!(
             request.uri().to_string(),

@@ -65,7 +65,7 @@ impl Direct {
             manifest: direct.manifest.clone(),
             force: options.force_conflicts,
             attempt: order.attempt,
-            lost_before: order.lost_before,
+            lost_since: order.lost_since,
         };
         let outcome = apply::apply(cluster, &patch, order.answer_by).await;
         attempt.sent = 1;
@@ -139,7 +139,7 @@ impl Direct {
                 manifest: Bytes::from(manifest.to_string()),
                 force: false,
                 attempt: 1,
-                lost_before: false,
+                lost_since: None,
             };
             apply::apply(cluster, &patch, order.answer_by).await.result.map(|_| ())
         };

@@ -155,6 +155,27 @@ fn retry_ends_with_the_tries_or_the_budget() {
 }
 
 #[test]
+fn trouble_of_one_kind_does_not_use_up_the_tries_of_another() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);
+    let patient = Patience { budget: Duration::from_secs(30), tries: 100 };
+    let throttled = || End::Again { after: None, patience: patient, lost: false };
+    let _ = schedule.handle(Event::Begin, now);
+    for attempt in [throttled(), throttled(), throttled(), again(None, true), again(None, true)] {
+        let commands = schedule.handle(end(0, EAST, attempt), now);
+        assert!(matches!(commands[..], [Command::Pause { .. }]), "{commands:?}");
+        let _ = schedule.handle(Event::Woken { step: StepIx(0), lane: EAST }, now);
+    }
+    assert_eq!(settled(&schedule.handle(end(0, EAST, again(None, true)), now)), [(0, Ending::Indeterminate)]);
+
+    let mut schedule = super::tests::schedule(&[node(&[EAST], &[], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let late = now + TIMEOUT - Duration::from_millis(50);
+    // Whatever the kind deserves, the step's time ends it.
+    assert_eq!(settled(&schedule.handle(end(0, EAST, throttled()), late)), [(0, Ending::Failed)]);
+}
+
+#[test]
 fn lost_answer_makes_a_unit_that_is_given_up_indeterminate() {
     let now = Instant::now();
     let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);

@@ -1,3 +1,10 @@
 //! Tests of the whole, against a real control plane.
 
+mod deploy;
+mod design;
+mod faults;
+mod grpcurl;
+mod pair;
 mod sandbox;
+mod secrets;
+mod trace;

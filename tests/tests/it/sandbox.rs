@@ -89,23 +89,24 @@ async fn requests_are_in_the_audit_log_the_metrics_and_the_trace() {
     let east = world.east();
     let namespace = east.namespace_for("requests_are_in_the_audit_log").await.unwrap();
     let client = east.client().await.unwrap();
-    let before = east.metrics().await.unwrap().requests("APPLY", "configmaps");
+    // A kind that no other test applies: the counters are those of the whole API server.
+    let before = east.metrics().await.unwrap().requests("APPLY", "limitranges");
     let (trace_id, span_id) = ("5af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
 
-    let request = http::Request::patch(format!("/api/v1/namespaces/{namespace}/configmaps/seen?fieldManager=test"))
+    let request = http::Request::patch(format!("/api/v1/namespaces/{namespace}/limitranges/seen?fieldManager=test"))
         .header("content-type", "application/apply-patch+yaml")
         .header("audit-id", "seen-in-the-log")
         .header("traceparent", format!("00-{trace_id}-{span_id}-01"))
-        .body(br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"seen"}}"#.to_vec())
+        .body(br#"{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"seen"},"spec":{"limits":[]}}"#.to_vec())
         .unwrap();
     client.request_text(request).await.unwrap();
 
     let event = east.audit_has(SOON, |event| event.audit_id == "seen-in-the-log").await.unwrap();
     assert_eq!((event.verb.as_str(), event.code()), ("patch", 201));
     assert_eq!(event.user.username, "sandbox-admin");
-    assert!(event.is_about("configmaps", &namespace));
+    assert!(event.is_about("limitranges", &namespace));
     assert!(event.is_write());
-    assert_eq!(east.metrics().await.unwrap().requests("APPLY", "configmaps"), before + 1);
+    assert_eq!(east.metrics().await.unwrap().requests("APPLY", "limitranges"), before + 1);
     let trace = world
         .jaeger()
         .wait_for(trace_id, SOON, |trace| trace.services().contains("apiserver") && trace.of("etcd").count() > 0)

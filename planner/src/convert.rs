@@ -1,0 +1,264 @@
+//! proto <-> domain. What is wrong with a request around its design is found here, all of it at once.
+
+mod registry;
+mod structured;
+
+use std::collections::HashSet;
+
+use switchyard_proto::digest::PlanDigest;
+use switchyard_proto::v1;
+
+use crate::document::{Limits, Node};
+use crate::manifest;
+use crate::plan::{Operation, Plan, Request, SetAside, Source, Step, Warning};
+use crate::problem::{Problem, quoted};
+use crate::registry::{Chart, Form, Protocol, Registrant};
+use crate::route::Route;
+
+/// Something that is wrong with a request apart from its design.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The path of the field in the request.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// Why a request cannot be planned, before any planning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// The document is larger than the planner reads.
+    TooLarge {
+        /// Its size in bytes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The request is wrong.
+    Mistakes(Vec<Mistake>),
+    /// The structured design is nothing that could be a document.
+    Design(Box<Problem>),
+}
+
+/// A request in our own types.
+pub struct Intake {
+    design: Design,
+    operation: Operation,
+    dry_run: bool,
+    clusters: Vec<String>,
+    include_dependencies: bool,
+    options: v1::RunOptions,
+    limits: Limits,
+    /// The request's registry entries, not yet checked.
+    pub registry: Option<Form>,
+}
+
+enum Design {
+    Text(String),
+    Tree(Node<'static>),
+}
+
+impl Intake {
+    /// Takes a request in. Defaults are filled in here: the direction, the default namespace, what a client that goes away
+    /// means. The step timeout stays absent, as its default depends on the route.
+    pub fn new(request: v1::PlanRequest, limits: Limits) -> Result<Self, Unfit> {
+        let v1::PlanRequest { design, operation, dry_run, clusters, include_dependencies, registry, options } = request;
+        let mut mistakes = Mistakes::default();
+        let operation = match v1::Operation::try_from(operation) {
+            Ok(v1::Operation::Unspecified | v1::Operation::Deploy) => Operation::Deploy,
+            Ok(v1::Operation::Undeploy) => Operation::Undeploy,
+            Err(_) => {
+                mistakes.add("operation", format!("there is no operation {operation}"));
+                Operation::Deploy
+            }
+        };
+        self::clusters(&clusters, &mut mistakes);
+        let options = self::options(options.unwrap_or_default(), &mut mistakes);
+        let registry = registry.map(|registry| self::registry::form(registry, &mut mistakes));
+        let design = match design.and_then(|design| design.source) {
+            None => {
+                mistakes.add("design", "there is no design; give its text in `document`, or `structured`".into());
+                None
+            }
+            Some(v1::design::Source::Document(text)) if text.len() > limits.bytes => {
+                return Err(Unfit::TooLarge { bytes: text.len(), limit: limits.bytes });
+            }
+            Some(v1::design::Source::Document(text)) => Some(Design::Text(text)),
+            Some(v1::design::Source::Structured(structured)) => {
+                Some(Design::Tree(structured::tree(structured, &limits).map_err(Unfit::Design)?))
+            }
+        };
+        match design {
+            Some(design) if mistakes.0.is_empty() => {
+                Ok(Self { design, operation, dry_run, clusters, include_dependencies, options, limits, registry })
+            }
+            _ => Err(Unfit::Mistakes(mistakes.0)),
+        }
+    }
+
+    /// The plan's request, and what of the header it does not hold.
+    pub fn request(&mut self) -> Request<'_> {
+        let source = match &mut self.design {
+            Design::Text(text) => Source::Text(text),
+            Design::Tree(node) => {
+                let empty = Node::new(node.at, crate::document::Value::Null);
+                Source::Tree(std::mem::replace(node, empty))
+            }
+        };
+        Request {
+            source,
+            operation: self.operation,
+            dry_run: self.dry_run,
+            clusters: self.clusters.clone(),
+            charts: self.include_dependencies
+                || (self.operation == Operation::Undeploy && self.options.remove_dependencies),
+            default_namespace: self.options.default_namespace.clone(),
+            limits: self.limits,
+        }
+    }
+
+    /// The parts of the answer.
+    pub fn parts(self, plan: Plan, traceparent: String) -> Parts {
+        let Plan { operation, dry_run, design_id, design_name, design_version, clusters, set_aside, warnings, steps } =
+            plan;
+        let operation = match operation {
+            Operation::Deploy => v1::Operation::Deploy,
+            Operation::Undeploy => v1::Operation::Undeploy,
+        };
+        let steps: Vec<_> = steps.into_iter().map(|step| self::step(step, &clusters)).collect();
+        let mut header = v1::PlanHeader {
+            plan_id: String::new(),
+            operation: operation.into(),
+            dry_run,
+            design: Some(v1::DesignRef { id: design_id, name: design_name, version: design_version }),
+            clusters,
+            include_dependencies: self.include_dependencies,
+            options: Some(self.options),
+            step_count: u32::try_from(steps.len()).expect("a document cannot hold that many components"),
+            set_aside: set_aside.into_iter().map(self::set_aside).collect(),
+            warnings: warnings.into_iter().map(self::warning).collect(),
+            traceparent: String::new(),
+        };
+        let mut digest = PlanDigest::new(&header);
+        steps.iter().for_each(|step| digest.step(step));
+        header.plan_id = digest.plan_id();
+        header.traceparent = traceparent;
+        Parts { header, steps }
+    }
+}
+
+/// A plan in the contract's types.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// The first part.
+    pub header: v1::PlanHeader,
+    /// The steps.
+    pub steps: Vec<v1::PlanStep>,
+}
+
+/// The parts in the order in which they are sent.
+impl IntoIterator for Parts {
+    type Item = v1::PlanResponse;
+    type IntoIter = Box<dyn Iterator<Item = v1::PlanResponse> + Send>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        use v1::plan_response::Part;
+        let Self { header, steps } = self;
+        let trailer = v1::PlanTrailer { plan_id: header.plan_id.clone(), step_count: header.step_count };
+        let parts = std::iter::once(Part::Header(header))
+            .chain(steps.into_iter().map(Part::Step))
+            .chain(std::iter::once(Part::Trailer(trailer)));
+        Box::new(parts.map(|part| v1::PlanResponse { part: Some(part) }))
+    }
+}
+
+/// What is wrong with a request, in the order of its fields.
+#[derive(Debug, Default)]
+struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    fn add(&mut self, field: impl Into<String>, message: String) {
+        self.0.push(Mistake { field: field.into(), message });
+    }
+}
+
+fn clusters(clusters: &[String], mistakes: &mut Mistakes) {
+    if clusters.is_empty() {
+        mistakes.add("clusters", "no cluster is selected; select at least one".into());
+    }
+    let mut seen = HashSet::new();
+    for (index, cluster) in clusters.iter().enumerate() {
+        if cluster.trim().is_empty() {
+            mistakes.add(format!("clusters[{index}]"), "a cluster has no name".into());
+        } else if !seen.insert(cluster) {
+            mistakes.add(format!("clusters[{index}]"), format!("cluster {} is selected twice", quoted(cluster)));
+        }
+    }
+}
+
+fn options(mut options: v1::RunOptions, mistakes: &mut Mistakes) -> v1::RunOptions {
+    if options.default_namespace.is_empty() {
+        options.default_namespace = "default".into();
+    } else if !manifest::is_label(&options.default_namespace) {
+        let message =
+            format!("{} can be no namespace: lower-case letters, digits and `-`", quoted(&options.default_namespace));
+        mistakes.add("options.default_namespace", message);
+    }
+    match v1::OnDisconnect::try_from(options.on_disconnect) {
+        Ok(v1::OnDisconnect::Unspecified) => options.set_on_disconnect(v1::OnDisconnect::Stop),
+        Ok(_) => {}
+        Err(_) => mistakes.add("options.on_disconnect", format!("there is no value {}", options.on_disconnect)),
+    }
+    if options
+        .step_timeout
+        .is_some_and(|timeout| timeout.seconds < 0 || timeout.nanos < 0 || (timeout.seconds, timeout.nanos) == (0, 0))
+    {
+        mistakes.add("options.step_timeout", "the time must be more than nothing; leave it out for the default".into());
+    }
+    options
+}
+
+fn step(step: Step, clusters: &[String]) -> v1::PlanStep {
+    let Step {
+        id,
+        name,
+        kind,
+        api_version,
+        model,
+        model_version,
+        registrant: Registrant { name: registrant, kind: registrant_kind, .. },
+        depends_on,
+        runs_after,
+        wave,
+        route,
+        payload,
+        chart,
+    } = step;
+    let clusters = clusters.to_vec();
+    let route = match route {
+        Route::Direct => v1::plan_step::Route::Direct(v1::DirectRoute { clusters, manifest: payload }),
+        Route::Adapter { host, port, protocol } => v1::plan_step::Route::Adapter(v1::AdapterRoute {
+            host,
+            port: port.into(),
+            clusters,
+            declaration: payload,
+            protocol: match protocol {
+                Protocol::Auto => v1::AdapterProtocol::Auto,
+                Protocol::Provision => v1::AdapterProtocol::Provision,
+                Protocol::ProcessOam => v1::AdapterProtocol::ProcessOam,
+            }
+            .into(),
+        }),
+    };
+    let component = v1::Component { name, kind, api_version, model, model_version, registrant, registrant_kind };
+    let chart = chart.map(|Chart { url, version, namespace }| v1::Chart { url, version, namespace });
+    v1::PlanStep { id, component: Some(component), depends_on, runs_after, wave, route: Some(route), chart }
+}
+
+fn set_aside(SetAside { id, name, kind }: SetAside) -> v1::SetAside {
+    v1::SetAside { component_id: id, name, kind }
+}
+
+fn warning(Warning { component, field, code, message, .. }: Warning) -> v1::Warning {
+    v1::Warning { component_id: component, field, code: code.as_str().into(), message }
+}

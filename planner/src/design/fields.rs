@@ -1,0 +1,134 @@
+//! Taking typed fields out of untyped maps, with a problem for what has the wrong type.
+
+use std::borrow::Cow;
+
+use super::Dependency;
+use super::reference::References;
+use crate::document::{At, Map, Node, Path, Value};
+use crate::problem::{Kind, Problem, Subject};
+
+/// Where fields are read from: the component, for its problems, and the document's references.
+pub(super) struct Reader<'r> {
+    pub(super) references: &'r References,
+    pub(super) subject: Subject,
+    pub(super) problems: &'r mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    /// Reports a problem of the component.
+    pub(super) fn report(&mut self, kind: Kind, field: impl Into<String>, at: At, message: impl Into<String>) {
+        self.problems.push(Problem::new(kind, field, at, message).of(self.subject.clone()));
+    }
+
+    /// Text, with references resolved. A number or boolean counts as its text, as it does to Meshery's YAML reader.
+    pub(super) fn text<'t>(&mut self, node: Option<&Node<'t>>, path: impl FnOnce() -> Path) -> Cow<'t, str> {
+        let Some(node) = node else { return Cow::Borrowed("") };
+        match scalar(node) {
+            Some(text) => self.resolved(text, node.at, path),
+            None => {
+                self.wrong_type(node, path(), "text");
+                Cow::Borrowed("")
+            }
+        }
+    }
+
+    /// The text that `text` refers to, or itself when it refers to nothing.
+    pub(super) fn resolved<'t>(&mut self, text: Cow<'t, str>, at: At, path: impl FnOnce() -> Path) -> Cow<'t, str> {
+        match self.references.get(&text) {
+            None => text,
+            Some(Ok(resolved)) => Cow::Owned(resolved.clone()),
+            Some(Err(why)) => {
+                self.report(Kind::UnresolvedReference, path(), at, why.clone());
+                Cow::Borrowed("")
+            }
+        }
+    }
+
+    /// A boolean; absent and `null` are false.
+    pub(super) fn flag(&mut self, node: Option<&Node<'_>>, path: impl FnOnce() -> Path) -> bool {
+        match node.map(|node| (&node.value, node)) {
+            None | Some((Value::Null, _)) => false,
+            Some((Value::Bool(value), _)) => *value,
+            Some((_, node)) => {
+                self.wrong_type(node, path(), "true or false, without quotes");
+                false
+            }
+        }
+    }
+
+    /// A map, taken; absent and `null` are empty.
+    pub(super) fn map<'t>(&mut self, node: Option<Node<'t>>, path: impl FnOnce() -> Path) -> Map<'t> {
+        match node {
+            None => Map::default(),
+            Some(Node { value: Value::Null, .. }) => Map::default(),
+            Some(Node { value: Value::Map(map), .. }) => map,
+            Some(node) => {
+                self.wrong_type(&node, path(), "a map");
+                Map::default()
+            }
+        }
+    }
+
+    /// Reports that a value has a type it cannot have. The value itself is not told.
+    pub(super) fn wrong_type(&mut self, node: &Node<'_>, path: Path, wanted: &str) {
+        let message = format!("`{path}` is {}; it must be {wanted}", node.value.type_name());
+        self.report(Kind::WrongType, path, node.at, message);
+    }
+
+    /// `dependsOn`: absent, `null` or a list of names; anything else is refused (S10).
+    pub(super) fn depends_on<'t>(&mut self, node: Option<&Node<'t>>, path: impl Fn() -> Path) -> Vec<Dependency<'t>> {
+        let list = match node.map(|node| (&node.value, node)) {
+            None | Some((Value::Null, _)) => return Vec::new(),
+            Some((Value::List(list), _)) => list,
+            Some((value, node)) => {
+                let hint = match value {
+                    Value::String(name) => format!("; write [{}]", crate::problem::quoted(name)),
+                    _ => String::new(),
+                };
+                let message = format!("`dependsOn` is {}; it must be a list of names{hint}", value.type_name());
+                self.report(Kind::InvalidDependency, path(), node.at, message);
+                return Vec::new();
+            }
+        };
+        let mut names = Vec::with_capacity(list.len());
+        for (index, item) in list.iter().enumerate() {
+            match &item.value {
+                Value::String(text) if !text.is_empty() => {
+                    let failed = self.problems.len();
+                    let name = self.resolved(text.clone(), item.at, || path().index(index));
+                    if self.problems.len() == failed {
+                        names.push(Dependency { name, index, at: item.at });
+                    }
+                }
+                value => {
+                    let found = match value {
+                        Value::String(_) => "an empty name",
+                        Value::Number(number) => &*format!("the number {}", crate::problem::quoted(number)),
+                        value => value.type_name(),
+                    };
+                    let message = format!("`dependsOn` holds {found}; every entry must be the name of a component");
+                    self.report(Kind::InvalidDependency, path().index(index), item.at, message);
+                }
+            }
+        }
+        names
+    }
+}
+
+/// A scalar as text; `null` is empty.
+pub(super) fn scalar<'t>(node: &Node<'t>) -> Option<Cow<'t, str>> {
+    match &node.value {
+        Value::Null => Some(Cow::Borrowed("")),
+        Value::Bool(value) => Some(Cow::Borrowed(if *value { "true" } else { "false" })),
+        Value::Number(text) | Value::String(text) => Some(text.clone()),
+        Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// The first of several values that is there and not empty.
+pub(super) fn first<'n, 't>(nodes: impl IntoIterator<Item = Option<&'n Node<'t>>>) -> Option<&'n Node<'t>>
+where
+    't: 'n,
+{
+    nodes.into_iter().flatten().find(|node| !node.is_null() && node.as_str() != Some(""))
+}

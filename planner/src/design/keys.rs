@@ -1,0 +1,155 @@
+//! Keys that Meshery's editor broke up with spaces (`image Pull Policy`) are put together again.
+//!
+//! Kubernetes has no field with a space in its name. Keys that are the user's own are left alone, so that nothing is
+//! renamed behind a user's back: `data`, `stringData` and `binaryData` of ConfigMaps and Secrets, `metadata.labels` and
+//! `metadata.annotations` at any depth, `matchLabels`, `nodeSelector`. Under `properties` those words are names in a
+//! schema, and their contents are put together like everything else.
+
+use std::borrow::Cow;
+
+use crate::document::{At, Entry, Map, Node, Path, Value};
+
+/// Two keys of one map that are the same once their spaces are gone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Clash {
+    /// Where the second stands, from the configuration down.
+    pub path: Vec<String>,
+    /// The key without spaces.
+    pub key: String,
+    /// Where the value of the second stands.
+    pub at: At,
+    /// Where the value of the first stands.
+    pub earlier: At,
+}
+
+/// Removes spaces from the keys of a configuration. Answers where that makes two keys one; the first is kept.
+pub fn tidy(configuration: &mut Map<'_>, kind: &str) -> Vec<Clash> {
+    let mut clashes = Vec::new();
+    let mut path = Vec::new();
+    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), &mut path, &mut clashes);
+    clashes
+}
+
+fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, path: &mut Vec<String>, clashes: &mut Vec<Clash>) {
+    if map.iter().any(|entry| entry.key.contains(' ')) {
+        join_keys(map, path, clashes);
+    }
+    for Entry { key, node } in &mut map.0 {
+        if !matches!(node.value, Value::Map(_) | Value::List(_)) || users_own(path, key, holds_data) {
+            continue;
+        }
+        path.push(key.to_string());
+        tidy_node(node, path, clashes);
+        path.pop();
+    }
+}
+
+fn tidy_node(node: &mut Node<'_>, path: &mut Vec<String>, clashes: &mut Vec<Clash>) {
+    match &mut node.value {
+        Value::Map(map) => tidy_map(map, false, path, clashes),
+        Value::List(list) => {
+            for (index, item) in list.iter_mut().enumerate() {
+                if matches!(item.value, Value::Map(_) | Value::List(_)) {
+                    path.push(index.to_string());
+                    tidy_node(item, path, clashes);
+                    path.pop();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn join_keys(map: &mut Map<'_>, path: &[String], clashes: &mut Vec<Clash>) {
+    let entries = std::mem::take(&mut map.0);
+    let mut seen = std::collections::HashMap::with_capacity(entries.len());
+    for mut entry in entries {
+        if entry.key.contains(' ') {
+            entry.key = joined(&entry.key);
+        }
+        match seen.get(entry.key.as_ref()) {
+            Some(&earlier) => {
+                clashes.push(Clash { path: path.to_vec(), key: entry.key.into_owned(), at: entry.node.at, earlier })
+            }
+            None => {
+                seen.insert(entry.key.to_string(), entry.node.at);
+                map.0.push(entry);
+            }
+        }
+    }
+}
+
+fn joined<'t>(key: &str) -> Cow<'t, str> {
+    // The one word that the editor changes in more than its spaces.
+    if key == "CA Bundle" {
+        return Cow::Borrowed("caBundle");
+    }
+    Cow::Owned(key.chars().filter(|&c| c != ' ').collect())
+}
+
+/// Whether the keys of the map under `key` are names that the user chose.
+fn users_own(path: &[String], key: &str, holds_data: bool) -> bool {
+    let parent = path.last().map(String::as_str);
+    match key {
+        "data" | "stringData" | "binaryData" => holds_data,
+        "labels" | "annotations" => parent == Some("metadata"),
+        "matchLabels" | "nodeSelector" => parent != Some("properties"),
+        _ => false,
+    }
+}
+
+/// The path of a clash in the document, given the path of the configuration.
+impl Clash {
+    /// The path in the document.
+    pub fn path_from(&self, configuration: Path) -> Path {
+        let path = self.path.iter().fold(configuration, |path, key| match key.parse::<usize>() {
+            Ok(index) => path.index(index),
+            Err(_) => path.key(key),
+        });
+        path.key(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Limits, Text, map_to_json, read};
+
+    fn tidied(kind: &str, json: &str) -> (String, Vec<Clash>) {
+        let (node, _) = read(Text::new(json), &Limits::default());
+        let Some(Node { value: Value::Map(mut map), .. }) = node else { panic!("a map") };
+        let clashes = tidy(&mut map, kind);
+        (map_to_json(&map), clashes)
+    }
+
+    #[test]
+    fn fields_are_put_together_at_any_depth() {
+        let (json, clashes) =
+            tidied("Deployment", r#"{"spec":{"a b":[{"image Pull Policy":"Always X"},[{"c d":1}]]},"CA Bundle":""}"#);
+        assert_eq!(json, r#"{"spec":{"ab":[{"imagePullPolicy":"Always X"},[{"cd":1}]]},"caBundle":""}"#);
+        assert!(clashes.is_empty());
+    }
+
+    #[test]
+    fn names_that_the_user_chose_are_left_alone() {
+        let mine = r#"{"metadata":{"labels":{"a b":"1"},"annotations":{"c d":"2"}},"data":{"e f":"3"}}"#;
+        assert_eq!(tidied("ConfigMap", mine).0, mine);
+        let (json, _) =
+            tidied("Deployment", r#"{"data":{"e f":"3"},"spec":{"selector":{"match Labels":{"g h":"4"}}}}"#);
+        assert_eq!(json, r#"{"data":{"ef":"3"},"spec":{"selector":{"matchLabels":{"g h":"4"}}}}"#);
+    }
+
+    #[test]
+    fn in_a_schema_the_same_words_are_fields() {
+        let (json, _) =
+            tidied("CustomResourceDefinition", r#"{"properties":{"nodeSelector":{"additional Properties":{}}}}"#);
+        assert_eq!(json, r#"{"properties":{"nodeSelector":{"additionalProperties":{}}}}"#);
+    }
+
+    #[test]
+    fn two_keys_that_become_one_are_told() {
+        let (json, clashes) = tidied("Pod", r#"{"spec":{"a b":1,"ab":2}}"#);
+        assert_eq!(json, r#"{"spec":{"ab":1}}"#);
+        assert_eq!(clashes[0].path_from(Path::root().key("configuration")).to_string(), "configuration.spec.ab");
+    }
+}

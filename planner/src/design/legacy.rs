@@ -1,0 +1,172 @@
+//! The legacy generation: a map of `services` (until 2024).
+//!
+//! As Meshery converts it, with three differences. Dependencies name service *keys*, so the key is kept beside the name
+//! (Meshery loses it, and with it the order). `isAnnotation` of the service counts as well as the one in `traits.meshmap`.
+//! Traits that are no drawing are kept for adapters.
+
+use std::borrow::Cow;
+
+use super::current::resolve;
+use super::fields::{Reader, first, scalar};
+use super::reference::References;
+use super::{Component, Design, Field, Ignored, Places, Position, derived_id, is_no_id};
+use crate::document::{At, Entry, Map, Node, Value};
+use crate::problem::{Kind, Problem, Subject};
+
+pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: &References, problems: &mut Vec<Problem>) -> Design<'t> {
+    let text = |key| map.get(key).and_then(scalar).unwrap_or_default();
+    let (id, name, version) = (text("patternID"), text("name"), text("version"));
+    let id = if is_no_id(&id) { text("id") } else { id };
+    let id = if is_no_id(&id) { Cow::Borrowed("") } else { id };
+    let ignored = map.get("components").and_then(Node::as_list).filter(|components| !components.is_empty());
+    let ignored = ignored.map(|components| Ignored { field: "components", count: components.len() });
+    let anchor = if id.is_empty() { name.clone() } else { id.clone() };
+    let components = match map.remove("services") {
+        Some(Node { value: Value::Map(services), .. }) => {
+            let services = services.0.into_iter();
+            services.filter_map(|service| component(service, &anchor, references, problems)).collect()
+        }
+        Some(node) => {
+            let message = format!("`services` is {}; it must be a map", node.value.type_name());
+            problems.push(Problem::new(Kind::WrongType, "services", at.max(node.at), message));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
+    Design { id, name, version, components, ignored }
+}
+
+fn component<'t>(
+    Entry { key, node }: Entry<'t>,
+    design: &str,
+    references: &References,
+    problems: &mut Vec<Problem>,
+) -> Option<Component<'t>> {
+    let position = Position::Legacy(key.clone());
+    let at = node.at;
+    let Value::Map(mut map) = node.value else {
+        let path = position.path();
+        let message = format!("`{path}` is {}; a service must be a map", node.value.type_name());
+        problems.push(
+            Problem::new(Kind::WrongType, path, at, message)
+                .of(Subject { id: derived_id(design, &position.path().to_string()), name: key.into_owned() }),
+        );
+        return None;
+    };
+    let drawing = map.get("traits").and_then(|traits| traits.get(&["meshmap"]));
+    let drawn_id = drawing.and_then(|drawing| drawing.get(&["id"])).and_then(Node::as_str);
+    let drawn_id = drawn_id.filter(|id| uuid::Uuid::try_parse(id).is_ok() && !is_no_id(id)).map(str::to_owned);
+    let given_id = || map.get("id").and_then(scalar).filter(|id| !is_no_id(id));
+    let id = drawn_id
+        .map(Cow::Owned)
+        .or_else(given_id)
+        .unwrap_or_else(|| Cow::Owned(derived_id(design, &position.path().to_string())));
+    let name = match map.get("name").and_then(scalar) {
+        Some(name) if !name.is_empty() => name,
+        _ => key.clone(),
+    };
+    let subject = Subject { id: id.to_string(), name: name.to_string() };
+    let mut reader = Reader { references, subject, problems };
+    let path = |key: &'static str| {
+        let position = &position;
+        move || position.path().key(key)
+    };
+
+    reader.text(map.get("id"), path("id"));
+    reader.text(map.get("name"), path("name"));
+    let drawing = drawing.filter(|drawing| !drawing.is_null());
+    if let Some(drawing) = drawing.filter(|drawing| drawing.as_map().is_none()) {
+        reader.wrong_type(drawing, position.path().keys(&["traits", "meshmap"]), "a map");
+    }
+    let meta = drawing.and_then(|drawing| drawing.get(&["meshmodel-metadata", "isAnnotation"]));
+    let drawn =
+        reader.flag(meta, || position.path().keys(&["traits", "meshmap", "meshmodel-metadata", "isAnnotation"]));
+    let annotation = reader.flag(map.get("isAnnotation"), path("isAnnotation")) || drawn;
+    let declared = map.get("dependsOn").or_else(|| map.get("depends On"));
+    let depends_on = reader.depends_on(declared, path("dependsOn"));
+    let place = |key: &str| map.get(key).map(|node| node.at);
+    let places = Places {
+        id: place("id"),
+        name: place("name"),
+        kind: place("type"),
+        api_version: place("apiVersion"),
+        model: place("model"),
+    };
+    let text = |node: Option<&Node<'t>>| node.and_then(scalar).unwrap_or_default();
+    let (kind, api_version, model, model_version) = if annotation {
+        (text(map.get("type")), text(map.get("apiVersion")), text(map.get("model")), Cow::Borrowed(""))
+    } else {
+        (
+            reader.text(map.get("type"), path("type")),
+            reader.text(map.get("apiVersion"), path("apiVersion")),
+            reader.text(first([map.get("model")]), path("model")),
+            reader.text(map.get("version"), path("version")),
+        )
+    };
+    let (configuration, rest) = if annotation {
+        (Map::default(), Map::default())
+    } else {
+        let mut configuration = reader.map(map.remove("settings"), path("settings"));
+        resolve(&mut reader, &mut configuration, &position.field(Field::Configuration));
+        metadata(&mut reader, &mut map, &mut configuration, &position);
+        let mut traits = match map.remove("traits") {
+            Some(Node { value: Value::Map(traits), .. }) => traits,
+            _ => Map::default(),
+        };
+        traits.remove("meshmap");
+        (configuration, traits)
+    };
+    Some(Component {
+        at,
+        places,
+        id,
+        name,
+        kind: without_suffix(kind),
+        api_version,
+        model,
+        model_version,
+        annotation,
+        depends_on,
+        configuration,
+        rest,
+        position,
+    })
+}
+
+/// `Deployment.K8s` is a Deployment. References were resolved before, so what is cut is a kind.
+fn without_suffix(kind: Cow<'_, str>) -> Cow<'_, str> {
+    match kind {
+        Cow::Borrowed(kind) => Cow::Borrowed(kind.split('.').next().unwrap_or(kind)),
+        Cow::Owned(mut kind) => {
+            kind.truncate(kind.find('.').unwrap_or(kind.len()));
+            Cow::Owned(kind)
+        }
+    }
+}
+
+/// Puts the service's namespace, labels and annotations where the current generation has them. They win over what the
+/// settings say in that place; the rest of `settings.metadata` is kept.
+fn metadata<'t>(reader: &mut Reader<'_>, map: &mut Map<'t>, configuration: &mut Map<'t>, position: &Position<'t>) {
+    let namespace_at = map.get("namespace").map_or(At::START, |node| node.at);
+    let namespace = reader.text(map.get("namespace"), || position.field(Field::Namespace));
+    let mut parts = Vec::new();
+    if !namespace.is_empty() {
+        parts.push(("namespace", Node::string(namespace_at, namespace)));
+    }
+    for (key, field) in [("labels", Field::Labels), ("annotations", Field::Annotations)] {
+        let node = map.remove(key);
+        let at = node.as_ref().map_or(At::START, |node| node.at);
+        let mut labels = reader.map(node, || position.field(field));
+        if !labels.is_empty() {
+            resolve(reader, &mut labels, &position.field(field));
+            parts.push((key, Node::new(at, Value::Map(labels))));
+        }
+    }
+    if parts.is_empty() {
+        return;
+    }
+    let metadata = configuration.map_mut("metadata");
+    for (key, node) in parts {
+        metadata.set(key, node);
+    }
+}

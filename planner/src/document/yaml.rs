@@ -1,0 +1,272 @@
+//! A YAML reader over the events of granit-parser: iterative, borrowing, with the place of every value.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
+
+use super::build::{Builder, Result};
+use super::limits::Limits;
+use super::scalar;
+use super::text::{At, Text};
+use super::tree::{Map, Node, Value};
+use crate::problem::{Kind, Problem};
+
+/// Reads the one YAML document of a text. Documents that hold nothing do not count.
+pub(super) fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Problem>) {
+    let mut reader = Reader {
+        limits,
+        builder: Builder::new(limits, text.len()),
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        aliased_values: 0,
+        aliased_bytes: 0,
+        document: None,
+    };
+    let end = reader.run(text);
+    let mut problems = reader.builder.problems;
+    match end {
+        Ok(()) => {
+            let empty = Node::new(At::START, Value::Null);
+            (Some(reader.document.unwrap_or(empty)), problems)
+        }
+        Err(problem) => {
+            problems.push(*problem);
+            (None, problems)
+        }
+    }
+}
+
+struct Reader<'t, 'l> {
+    limits: &'l Limits,
+    builder: Builder<'t, 'l>,
+    /// For every open map or list: its anchor, 0 for none, and where its merge keys are.
+    open: Vec<Open>,
+    anchors: HashMap<usize, Anchored<'t>>,
+    aliased_values: usize,
+    aliased_bytes: usize,
+    document: Option<Node<'t>>,
+}
+
+struct Open {
+    anchor: usize,
+    merges: bool,
+}
+
+struct Anchored<'t> {
+    node: Node<'t>,
+    size: Size,
+}
+
+/// The extent of a tree.
+#[derive(Default, Clone, Copy)]
+struct Size {
+    values: usize,
+    bytes: usize,
+    height: usize,
+}
+
+/// A merge key among ordinary ones: no YAML text can hold it, as keys that long are refused.
+const MERGE: &str = "<<";
+
+impl<'t> Reader<'t, '_> {
+    fn run(&mut self, text: Text<'t>) -> Result<()> {
+        // The builder counts depth itself and gives the better message; the parser's limit is the net below it.
+        let options = granit_parser::options! {
+            emit_comments: false,
+            flow_nesting_limit: self.limits.depth + 1,
+            block_nesting_limit: self.limits.depth + 1,
+        };
+        for next in Parser::new_from_str_with_options(text.as_str(), options) {
+            let (event, span) = next.map_err(|error| self.refused(error.kind(), error.marker()))?;
+            let at = at(&span.start);
+            match event {
+                Event::Scalar(text, style, anchor, tag) => {
+                    if self.builder.key_is_due() {
+                        self.key(text, style, at)?;
+                        continue;
+                    }
+                    let node = Node::new(at, self.scalar(text, style, tag.as_deref(), at)?);
+                    self.finished(node, anchor)?;
+                }
+                Event::Alias(anchor) => {
+                    let key = self.builder.key_is_due();
+                    let node = self.alias(anchor, at)?;
+                    match (key, node.value) {
+                        (true, Value::String(text) | Value::Number(text)) => self.builder.key(text, at)?,
+                        (true, _) => return Err(self.wrong(at, "a key must be text")),
+                        (false, value) => self.finished(Node::new(at, value), 0)?,
+                    }
+                }
+                Event::SequenceStart(_, anchor, _) => self.open(at, false, anchor)?,
+                Event::MappingStart(_, anchor, _) => self.open(at, true, anchor)?,
+                Event::SequenceEnd | Event::MappingEnd => {
+                    let node = self.builder.close();
+                    let Open { anchor, merges } = self.open.pop().expect("events of a parser are balanced");
+                    let node = if merges { self.merged(node)? } else { node };
+                    self.finished(node, anchor)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, at: At, map: bool, anchor: usize) -> Result<()> {
+        if self.builder.key_is_due() {
+            return Err(self.wrong(at, "a key must be text, not a map or a list"));
+        }
+        self.builder.open(at, map)?;
+        self.open.push(Open { anchor, merges: false });
+        Ok(())
+    }
+
+    fn key(&mut self, text: Cow<'t, str>, style: ScalarStyle, at: At) -> Result<()> {
+        // Quoted, `<<` is a key like any other; nobody has needed to tell the two apart in one map.
+        if style == ScalarStyle::Plain && text == MERGE {
+            self.open.last_mut().expect("a key stands in a map").merges = true;
+        }
+        self.builder.key(text, at)
+    }
+
+    fn scalar(&self, text: Cow<'t, str>, style: ScalarStyle, tag: Option<&Tag>, at: At) -> Result<Value<'t>> {
+        // Tags of our own making are ignored; `!!str` makes text of anything, and so does any quote.
+        let text_by_tag = tag.and_then(Tag::core_suffix).is_some_and(|suffix| matches!(suffix, "str" | "binary"));
+        let tagged_plain = tag.and_then(Tag::core_suffix).is_some() && !text_by_tag;
+        if (style == ScalarStyle::Plain && !text_by_tag) || tagged_plain {
+            return scalar::plain(text).map_err(|_| {
+                self.wrong(
+                    at,
+                    "infinity and not-a-number cannot be sent to Kubernetes; quote it if it is meant as text",
+                )
+            });
+        }
+        Ok(Value::String(text))
+    }
+
+    fn finished(&mut self, node: Node<'t>, anchor: usize) -> Result<()> {
+        if anchor != 0 {
+            let size = self.size(&node);
+            self.pay(size, node.at)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), size });
+        }
+        if self.builder.inside_map().is_some() {
+            return self.builder.push(node);
+        }
+        if node.is_null() {
+            return Ok(());
+        }
+        if self.document.is_some() {
+            let message = "a second YAML document starts here; a design is one document. If these are Kubernetes \
+                           manifests, import them into a design first";
+            return Err(Box::new(Problem::new(Kind::NotADesign, "", node.at, message)));
+        }
+        self.document = Some(node);
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, at: At) -> Result<Node<'t>> {
+        let Some(Anchored { size, .. }) = self.anchors.get(&anchor) else {
+            return Err(self.wrong(at, "an alias stands inside the value it stands for"));
+        };
+        let size = *size;
+        if self.builder.depth() + size.height > self.limits.depth {
+            let message = format!(
+                "with aliases filled in, maps and lists are nested more than {} levels deep",
+                self.limits.depth
+            );
+            return Err(Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), at, message)));
+        }
+        self.pay(size, at)?;
+        Ok(self.anchors[&anchor].node.clone())
+    }
+
+    /// Books a copy of a tree against what aliases may add.
+    fn pay(&mut self, size: Size, at: At) -> Result<()> {
+        self.aliased_values += size.values;
+        self.aliased_bytes += size.bytes;
+        let Limits { aliased_values, aliased_bytes, .. } = *self.limits;
+        if self.aliased_values <= aliased_values && self.aliased_bytes <= aliased_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "YAML aliases add more than {aliased_values} values or {aliased_bytes} bytes to the document; write them out"
+        );
+        Err(Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), at, message)))
+    }
+
+    fn size(&self, node: &Node<'_>) -> Size {
+        let mut size = Size::default();
+        let mut todo = vec![(node, 0)];
+        while let Some((node, depth)) = todo.pop() {
+            size.values += 1;
+            size.height = size.height.max(depth);
+            match &node.value {
+                Value::String(text) | Value::Number(text) => size.bytes += text.len(),
+                Value::List(list) => {
+                    size.height = size.height.max(depth + 1);
+                    todo.extend(list.iter().map(|node| (node, depth + 1)));
+                }
+                Value::Map(map) => {
+                    size.height = size.height.max(depth + 1);
+                    for entry in map.iter() {
+                        size.bytes += entry.key.len();
+                        todo.push((&entry.node, depth + 1));
+                    }
+                }
+                Value::Null | Value::Bool(_) => {}
+            }
+            // Enough to be refused; no need to walk on.
+            if size.values > self.limits.aliased_values {
+                break;
+            }
+        }
+        size
+    }
+
+    /// Puts the maps of `<<` into the map that holds it. What the map says itself wins, then the first of several.
+    fn merged(&self, node: Node<'t>) -> Result<Node<'t>> {
+        let Value::Map(mut map) = node.value else { return Ok(node) };
+        let Some(merge) = map.remove(MERGE) else { return Ok(Node::new(node.at, Value::Map(map))) };
+        let sources = match merge.value {
+            Value::List(list) => list,
+            value => vec![Node::new(merge.at, value)],
+        };
+        for source in sources {
+            let Value::Map(Map(entries)) = source.value else {
+                return Err(self.wrong(source.at, "`<<` takes a map or a list of maps"));
+            };
+            if map.0.len() + entries.len() > self.limits.keys {
+                let message = format!("with `<<` filled in, a map has more than {} keys", self.limits.keys);
+                return Err(Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), source.at, message)));
+            }
+            let held: std::collections::HashSet<&str> = map.iter().map(|entry| entry.key.as_ref()).collect();
+            let fresh: Vec<_> = entries.into_iter().filter(|entry| !held.contains(entry.key.as_ref())).collect();
+            drop(held);
+            map.0.extend(fresh);
+        }
+        Ok(Node::new(node.at, Value::Map(map)))
+    }
+
+    fn wrong(&self, at: At, what: &str) -> Box<Problem> {
+        Box::new(Problem::new(Kind::Syntax, self.builder.path(), at, format!("cannot be read as YAML: {what}")))
+    }
+
+    /// The parser's complaint. Its texts hold nothing of the document but single characters.
+    fn refused(&self, kind: &ErrorKind, marker: &Marker) -> Box<Problem> {
+        match kind {
+            ErrorKind::RecursionLimitExceeded => {
+                let message = format!("maps and lists are nested more than {} levels deep", self.limits.depth);
+                Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), at(marker), message))
+            }
+            ErrorKind::UnknownAnchor => {
+                self.wrong(at(marker), "this alias has no anchor before it; text that starts with `*` needs quotes")
+            }
+            kind => self.wrong(at(marker), &kind.to_string()),
+        }
+    }
+}
+
+fn at(marker: &Marker) -> At {
+    At::new(marker.byte_offset().unwrap_or_default())
+}

@@ -1,0 +1,380 @@
+//! Each component by itself: set aside or semantic, who carries it out, and whether it can be an object at all.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
+use crate::design::{self, Component, Field, Position};
+use crate::document::{At, Node, Path, Value};
+use crate::manifest::{self, Chosen, Identity};
+use crate::problem::{Kind, Problem, quoted};
+use crate::registry::{Chart, Found, Layers, Registrant};
+use crate::route::{self, Route, Unusable};
+
+/// A semantic component on its way to a step.
+pub(super) struct Draft<'t, 'r> {
+    pub(super) component: Component<'t>,
+    /// The name of its object.
+    pub(super) name: String,
+    /// The namespace of its object; none for kinds known to have none.
+    pub(super) namespace: Option<String>,
+    pub(super) route: Route,
+    pub(super) unusable: Option<Unusable>,
+    pub(super) registrant: Option<&'r Registrant>,
+    pub(super) chart: Option<&'r Chart>,
+}
+
+/// A drawing, as far as others may refer to it.
+pub(super) struct Drawing {
+    pub(super) position: Option<String>,
+}
+
+/// All components of a design.
+#[derive(Default)]
+pub(super) struct Drafts<'t, 'r> {
+    pub(super) semantic: Vec<Draft<'t, 'r>>,
+    pub(super) set_aside: Vec<SetAside>,
+    /// Beside `set_aside`, in the same order.
+    pub(super) drawings: Vec<Drawing>,
+}
+
+impl<'t, 'r> Drafts<'t, 'r> {
+    /// Takes every component in, and reports what is wrong with each by itself and with its identity.
+    pub(super) fn take(
+        &mut self,
+        components: Vec<Component<'t>>,
+        registries: Layers<'r>,
+        default_namespace: &str,
+        problems: &mut Vec<Problem>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        // A field that could not be read has been reported; that it is missing as well needs no word.
+        let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
+        let mut ids: HashMap<String, (String, At)> = HashMap::with_capacity(components.len());
+        self.semantic.reserve(components.len());
+        for component in components {
+            match ids.entry(component.id.to_string()) {
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    entry.insert((component.name.to_string(), component.at(Field::Id)));
+                }
+                std::collections::hash_map::Entry::Occupied(entry) => {
+                    let (name, at) = entry.get();
+                    let message = format!("has the same id as component {}; ids must be unique", quoted(name));
+                    problems.push(component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at));
+                }
+            }
+            let found = registries.find(&component.model, &component.model_version);
+            if component.annotation || found.model.is_some_and(|model| model.is_annotation) {
+                let Component { id, name, kind, position, .. } = component;
+                self.drawings.push(Drawing { position: position.key().map(str::to_owned) });
+                self.set_aside.push(SetAside { id: id.into(), name: name.into(), kind: kind.into() });
+                continue;
+            }
+            let mut check = Check { component, unread: &unread, problems: &mut *problems, warnings: &mut *warnings };
+            let draft = check.draft(found, registries, default_namespace);
+            let component = check.component;
+            let (name, namespace, route, unusable) = draft;
+            let chart = found.model.and_then(|model| model.chart.as_ref());
+            let registrant = found.registrant;
+            self.semantic.push(Draft { component, name, namespace, route, unusable, registrant, chart });
+        }
+        self.same_objects(problems);
+    }
+
+    /// Two components that mean one object (D15).
+    fn same_objects(&self, problems: &mut Vec<Problem>) {
+        let mut seen: HashMap<Identity, &Component<'_>> = HashMap::with_capacity(self.semantic.len());
+        for draft in &self.semantic {
+            let Some(identity) = draft.identity() else { continue };
+            match seen.entry(identity) {
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    entry.insert(&draft.component);
+                }
+                std::collections::hash_map::Entry::Occupied(entry) => {
+                    let Identity { kind, namespace, name, .. } = entry.key();
+                    let other = entry.get();
+                    let place = if namespace.is_empty() {
+                        quoted(name)
+                    } else {
+                        format!("{} in namespace {}", quoted(name), quoted(namespace))
+                    };
+                    let message = format!(
+                        "is the same Kubernetes object as component {} ({}): {kind} {place}; rename one of the two or \
+                         put it into another namespace",
+                        quoted(&other.name),
+                        other.id
+                    );
+                    let problem = draft.component.problem(Kind::DuplicateObject, Field::Name, message);
+                    problems.push(problem.repeats(other.at(Field::Name)));
+                }
+            }
+        }
+    }
+
+    /// Addresses that cannot be dialled, one for each model that needs one.
+    pub(super) fn bad_addresses(&self) -> Vec<BadAddress> {
+        let bad = self.semantic.iter().filter_map(|draft| {
+            let unusable = draft.unusable.clone()?;
+            Some(BadAddress { model: draft.component.model.to_string(), unusable })
+        });
+        bad.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// In a dry run an address that cannot be dialled is only worth a word (D21).
+    pub(super) fn warn_of_addresses(&self, warnings: &mut Vec<Warning>) {
+        for draft in &self.semantic {
+            let Some(Unusable { registrant, address, why }) = &draft.unusable else { continue };
+            let message = format!(
+                "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}. A run that is not \
+                 dry would be refused",
+                quoted(address),
+                quoted(registrant),
+                quoted(&draft.component.model)
+            );
+            warnings.push(draft.component.warning(Field::Model, Code::AddressUnusable, message));
+        }
+    }
+}
+
+impl Draft<'_, '_> {
+    fn identity(&self) -> Option<Identity> {
+        let Component { api_version, kind, .. } = &self.component;
+        // An adapter's types have no apiVersion and are no objects. What lacks one by mistake means an object all the same:
+        // two of them are told now, not when the mistake is gone.
+        let object = !api_version.is_empty() || (self.registrant.is_some() && self.route == Route::Direct);
+        if !object || kind.is_empty() || self.name.is_empty() {
+            return None;
+        }
+        Some(Identity {
+            group: if api_version.is_empty() { "?".to_owned() } else { manifest::group(api_version).to_owned() },
+            kind: kind.to_string(),
+            namespace: self.namespace.clone().unwrap_or_default(),
+            name: self.name.clone(),
+        })
+    }
+}
+
+impl Component<'_> {
+    fn warning(&self, field: Field, code: Code, message: String) -> Warning {
+        self.warning_at(self.path(field), code, message)
+    }
+
+    fn warning_at(&self, field: Path, code: Code, message: String) -> Warning {
+        Warning { at: self.at, component: self.id.to_string(), field: field.into(), code, message }
+    }
+}
+
+/// The checks of one component.
+struct Check<'t, 'p> {
+    component: Component<'t>,
+    unread: &'p HashSet<String>,
+    problems: &'p mut Vec<Problem>,
+    warnings: &'p mut Vec<Warning>,
+}
+
+impl Check<'_, '_> {
+    /// Name, namespace and route of the component's object.
+    fn draft(
+        &mut self,
+        found: Found<'_>,
+        registries: Layers<'_>,
+        default_namespace: &str,
+    ) -> (String, Option<String>, Route, Option<Unusable>) {
+        self.put_keys_together();
+        if self.component.kind.is_empty() {
+            self.missing(Kind::KindMissing, Field::Kind, "has no kind");
+        }
+        let (route, unusable) = match found.registrant {
+            Some(registrant) => Route::to(registrant),
+            None => {
+                let Component { model, model_version, .. } = &self.component;
+                let message = route::no_registrant(registries, model, model_version);
+                self.report(Kind::NoRegistrant, Field::Model, message);
+                (Route::Direct, None)
+            }
+        };
+        // Who nobody carries out may have been meant for an adapter, which needs no apiVersion.
+        let direct = found.registrant.is_some() && route == Route::Direct;
+        self.metadata_types();
+        self.api_version(direct);
+        if direct {
+            self.refuse_list();
+            self.clean();
+        }
+        let name = self.name(direct);
+        let namespace = self.namespace(default_namespace, direct);
+        (name, namespace, route, unusable)
+    }
+
+    fn report(&mut self, kind: Kind, field: Field, message: impl Into<String>) {
+        self.problems.push(self.component.problem(kind, field, message));
+    }
+
+    fn missing(&mut self, kind: Kind, field: Field, what: &str) {
+        let path = self.component.position.field(field).to_string();
+        if !self.unread.contains(&path) {
+            self.report(kind, field, format!("{what}; give it one in `{path}`"));
+        }
+    }
+
+    fn warn(&mut self, field: Field, code: Code, message: String) {
+        self.warnings.push(self.component.warning(field, code, message));
+    }
+
+    fn put_keys_together(&mut self) {
+        let configuration = self.component.position.field(Field::Configuration);
+        for clash in design::tidy(&mut self.component.configuration, &self.component.kind) {
+            let message = format!(
+                "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
+                quoted(&clash.key)
+            );
+            let (at, earlier) = (clash.at, clash.earlier);
+            let problem = Problem::new(Kind::DuplicateKey, clash.path_from(configuration.clone()), at, message);
+            self.problems.push(problem.of(self.component.subject()).repeats(earlier));
+        }
+    }
+
+    /// `metadata`, labels and annotations are maps, or nothing; the namespace is text.
+    fn metadata_types(&mut self) {
+        let metadata = self.component.configuration.get("metadata");
+        let mut wrong: Vec<(Path, At, &'static str, &'static str)> = Vec::new();
+        let path = |field| self.component.position.field(field);
+        if let Some(node) = metadata.filter(|node| !is_map_or_nothing(Some(node))) {
+            wrong.push((path(Field::Configuration).key("metadata"), node.at, node.value.type_name(), "a map"));
+        }
+        let inner = |key: &str| metadata.and_then(|metadata| metadata.get(&[key]));
+        for (key, field) in [("labels", Field::Labels), ("annotations", Field::Annotations)] {
+            if let Some(node) = inner(key).filter(|node| !is_map_or_nothing(Some(node))) {
+                wrong.push((path(field), node.at, node.value.type_name(), "a map"));
+            }
+        }
+        for (key, field) in
+            [("namespace", path(Field::Namespace)), ("name", path(Field::Configuration).keys(&["metadata", "name"]))]
+        {
+            let node: Option<&Node<'_>> =
+                inner(key).filter(|node| !matches!(node.value, Value::String(_) | Value::Null));
+            if let Some(node) = node {
+                wrong.push((field, node.at, node.value.type_name(), "text; put it in quotes"));
+            }
+        }
+        for (path, at, found, wanted) in wrong {
+            let message = format!("`{path}` is {found}; it must be {wanted}");
+            self.problems.push(Problem::new(Kind::WrongType, path, at, message).of(self.component.subject()));
+        }
+    }
+
+    fn api_version(&mut self, direct: bool) {
+        // Old designs have `/v1` for the core group.
+        if let Some(bare) = self.component.api_version.strip_prefix('/') {
+            let bare = bare.to_owned();
+            let message = format!("{} is read as {}", quoted(&self.component.api_version), quoted(&bare));
+            self.warn(Field::ApiVersion, Code::ValueSuspicious, message);
+            self.component.api_version = bare.into();
+        }
+        if !direct {
+            return;
+        }
+        let version = &self.component.api_version;
+        if version.is_empty() {
+            self.missing(Kind::ApiVersionMissing, Field::ApiVersion, "has no apiVersion, which the API server needs");
+        } else if !is_api_version(version) {
+            let message = format!(
+                "{} is no apiVersion; write `version`, such as v1, or `group/version`, such as apps/v1",
+                quoted(version)
+            );
+            self.report(Kind::ApiVersionInvalid, Field::ApiVersion, message);
+        }
+    }
+
+    fn refuse_list(&mut self) {
+        let Component { kind, configuration, .. } = &self.component;
+        if kind == "List" || (kind.ends_with("List") && configuration.get("items").is_some()) {
+            let message = format!(
+                "{kind} is a list of objects, which is how an API server answers and nothing that can be applied; make \
+                 each item a component of its own"
+            );
+            self.report(Kind::ListKind, Field::Kind, message);
+        }
+    }
+
+    fn clean(&mut self) {
+        let Component { configuration, api_version, kind, .. } = &mut self.component;
+        let manifest::Cleaned { server_fields, generate_name, suspicious } =
+            manifest::clean(configuration, api_version, kind);
+        if !server_fields.is_empty() {
+            let message = format!("dropped what belongs to the API server: {}", server_fields.join(", "));
+            self.warn(Field::Configuration, Code::ServerFieldDropped, message);
+        }
+        if generate_name {
+            let message = "`generateName` was dropped: an object that is applied needs a name of its own";
+            self.warn(Field::Configuration, Code::GenerateNameDropped, message.into());
+        }
+        for (path, message) in suspicious {
+            let path = match (&self.component.position, path.to_string().strip_prefix("metadata.")) {
+                // Legacy files have labels and annotations beside the settings.
+                (Position::Legacy(_), Some(rest)) if rest.starts_with("labels") || rest.starts_with("annotations") => {
+                    self.component.position.path().join(rest)
+                }
+                (position, _) => position.field(Field::Configuration).join(&path.to_string()),
+            };
+            self.warnings.push(self.component.warning_at(path, Code::ValueSuspicious, message));
+        }
+    }
+
+    fn name(&mut self, direct: bool) -> String {
+        let configured = self.component.configuration.get("metadata").and_then(|metadata| metadata.get(&["name"]));
+        let configured = configured.and_then(Node::as_str).unwrap_or_default();
+        let group = manifest::group(&self.component.api_version);
+        let Some(chosen) = manifest::choose(&self.component.name, configured, group) else {
+            self.missing(Kind::NameMissing, Field::Name, "has no name");
+            return String::new();
+        };
+        let name = chosen.name().to_owned();
+        if direct {
+            match chosen {
+                Chosen::Plain(_) => {}
+                Chosen::Over(name, other) => {
+                    let message = format!(
+                        "the object is named {} after the component; {} in the configuration is not used",
+                        quoted(name),
+                        quoted(other)
+                    );
+                    self.warn(Field::Name, Code::NameChosen, message);
+                }
+                Chosen::Doubtful(name) => {
+                    let message = format!(
+                        "{} can be no Kubernetes name: lower-case letters, digits, `-` and `.`; the API server decides",
+                        quoted(name)
+                    );
+                    self.warn(Field::Name, Code::NameNotValid, message);
+                }
+            }
+        }
+        if self.component.name.is_empty() {
+            self.component.name = name.clone().into();
+        }
+        name
+    }
+
+    fn namespace(&mut self, default: &str, direct: bool) -> Option<String> {
+        let Component { api_version, kind, .. } = &self.component;
+        let cluster_scoped = manifest::is_cluster_scoped(manifest::group(api_version), kind);
+        let given = manifest::namespace(&self.component).map(str::to_owned);
+        if cluster_scoped {
+            return None;
+        }
+        if let Some(namespace) = given.as_deref().filter(|namespace| direct && !manifest::is_label(namespace)) {
+            let message = format!("{} can be no namespace: lower-case letters, digits and `-`", quoted(namespace));
+            self.warn(Field::Namespace, Code::ValueSuspicious, message);
+        }
+        Some(given.unwrap_or_else(|| default.to_owned()))
+    }
+}
+
+fn is_api_version(text: &str) -> bool {
+    let part =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'));
+    match text.split_once('/') {
+        Some((group, version)) => part(group) && part(version),
+        None => part(text),
+    }
+}

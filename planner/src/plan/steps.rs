@@ -1,0 +1,70 @@
+//! Drafts in order -> steps.
+
+use super::draft::{Draft, Drafts};
+use super::order::Edges;
+use super::{Operation, Step};
+use crate::design::Component;
+use crate::graph::{self, Graph};
+use crate::manifest::{self, Marks};
+use crate::route::Route;
+
+/// Builds the steps. In an undeploy every edge is turned round: what is to be removed first is what a step depends on (S20).
+pub(super) fn build(
+    drafts: Drafts<'_, '_>,
+    edges: Edges,
+    marks: &Marks,
+    operation: Operation,
+    charts: bool,
+) -> Vec<Step> {
+    let Edges { declared, implicit } = match operation {
+        Operation::Deploy => edges,
+        Operation::Undeploy => Edges { declared: edges.declared.reversed(), implicit: edges.implicit.reversed() },
+    };
+    let all = Graph::new(declared.len(), declared.edges().chain(implicit.edges()));
+    let waves = all.waves();
+    drop(all);
+    let ids: Vec<String> = drafts.semantic.iter().map(|draft| draft.component.id.to_string()).collect();
+    let named = |numbers: &[u32]| numbers.iter().map(|&number| ids[number as usize].clone()).collect::<Vec<_>>();
+    let mut drafts: Vec<Option<Draft<'_, '_>>> = drafts.semantic.into_iter().map(Some).collect();
+    let order = graph::order(&waves);
+    let steps = order.into_iter().filter_map(|number| {
+        let index = number as usize;
+        let draft = drafts[index].take()?;
+        let (depends_on, runs_after) = (named(declared.before(number)), named(implicit.before(number)));
+        Some(step(draft, depends_on, runs_after, waves[index], marks, charts))
+    });
+    steps.collect()
+}
+
+fn step(
+    draft: Draft<'_, '_>,
+    depends_on: Vec<String>,
+    runs_after: Vec<String>,
+    wave: u32,
+    marks: &Marks,
+    charts: bool,
+) -> Step {
+    let Draft { component, name: object_name, namespace, route, registrant, chart, .. } = draft;
+    let Component { id, name, kind, api_version, model, model_version, .. } = &component;
+    let [id, name, kind, api_version, model, model_version] =
+        [id, name, kind, api_version, model, model_version].map(ToString::to_string);
+    let payload = match route {
+        Route::Direct => manifest::object(component, &object_name, namespace.as_deref(), marks),
+        Route::Adapter { .. } => manifest::declaration(component, marks),
+    };
+    Step {
+        id,
+        name,
+        kind,
+        api_version,
+        model,
+        model_version,
+        registrant: registrant.cloned().expect("a component without a registrant is refused before"),
+        depends_on,
+        runs_after,
+        wave,
+        route,
+        payload,
+        chart: chart.filter(|_| charts).cloned(),
+    }
+}

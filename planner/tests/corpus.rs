@@ -1,0 +1,174 @@
+//! Every design of the corpus gives a plan or its full list of problems, and exactly the one that `corpus.tsv` says.
+//!
+//! The corpus lies beside the repository (`../shared/corpus`) and is no part of it. When it is not there these tests say so
+//! and pass. `SWITCHYARD_CORPUS_WRITE=<file>` writes what the planner answers now, in the table's form, to compare.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use switchyard_planner::document::Limits;
+use switchyard_planner::plan::{Operation, Plan, Refusal, Request, Source, plan};
+use switchyard_planner::registry::{Form, Layers, Registrant, Registry};
+
+const TABLE: &str = include_str!("corpus.tsv");
+
+fn corpus() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/designs");
+    if path.is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: the corpus of designs is not at ../shared/corpus beside the repository");
+    None
+}
+
+fn files(corpus: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_unstable();
+    files
+}
+
+/// A registry in which one registrant without an adapter stands behind everything.
+fn everything_direct() -> Registry {
+    let form = Form { registrants: vec![Registrant::named("all")], default_registrant: "all".into(), ..Form::default() };
+    Registry::from_form(form, None).unwrap()
+}
+
+fn planned(text: &str, registry: &Registry, operation: Operation) -> Result<Plan, Refusal> {
+    let request = Request {
+        source: Source::Text(text),
+        operation,
+        dry_run: false,
+        clusters: vec!["east".into(), "west".into()],
+        charts: false,
+        default_namespace: "default".into(),
+        limits: Limits::default(),
+    };
+    plan(request, Layers { request: None, own: registry })
+}
+
+fn kinds(refusal: &Refusal) -> String {
+    let Refusal::Design { problems, .. } = refusal else { panic!("no address in the corpus: {refusal}") };
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for problem in problems {
+        *kinds.entry(problem.kind.as_str()).or_default() += 1;
+    }
+    kinds.iter().map(|(kind, count)| format!("{kind}*{count}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What the table says about a file: steps, set aside, declared edges, undeclared edges, problems with a registry that
+/// routes everything directly; then problems with the planner's built-in registry.
+fn row(text: &str) -> String {
+    let mut row = match planned(text, &everything_direct(), Operation::Deploy) {
+        Ok(plan) => {
+            let declared: usize = plan.steps.iter().map(|step| step.depends_on.len()).sum();
+            let undeclared: usize = plan.steps.iter().map(|step| step.runs_after.len()).sum();
+            format!("{}\t{}\t{declared}\t{undeclared}\t-", plan.steps.len(), plan.set_aside.len())
+        }
+        Err(refusal) => format!("-\t-\t-\t-\t{}", kinds(&refusal)),
+    };
+    match planned(text, &Registry::builtin(), Operation::Deploy) {
+        Ok(_) => row.push_str("\t-"),
+        Err(refusal) => write!(row, "\t{}", kinds(&refusal)).unwrap(),
+    }
+    row
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+fn table() -> BTreeMap<&'static str, (&'static str, String)> {
+    let rows = TABLE.lines().filter(|line| !line.starts_with('#') && !line.starts_with("file\t"));
+    rows.map(|line| {
+        let mut cells = line.split('\t');
+        let (file, checked) = (cells.next().unwrap(), cells.next().unwrap());
+        (file, (checked, cells.take(6).collect::<Vec<_>>().join("\t")))
+    })
+    .collect()
+}
+
+#[test]
+fn every_design_gives_what_the_table_says() {
+    let Some(corpus) = corpus() else { return };
+    let table = table();
+    let mut wrong = String::new();
+    let mut written = String::new();
+    let files = files(&corpus);
+    for file in &files {
+        let (name, found) = (name(file), row(&fs::read_to_string(file).unwrap()));
+        writeln!(written, "{name}\t{found}").unwrap();
+        match table.get(name.as_str()) {
+            Some((_, expected)) if *expected == found => {}
+            expected => writeln!(wrong, "{name}: expected {expected:?}, found {found:?}").unwrap(),
+        }
+    }
+    if let Ok(path) = std::env::var("SWITCHYARD_CORPUS_WRITE") {
+        fs::write(path, written).unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(table.len(), files.len(), "the table has rows of files that are not in the corpus");
+}
+
+#[test]
+fn the_same_design_gives_the_same_answer_again() {
+    let Some(corpus) = corpus() else { return };
+    for file in files(&corpus) {
+        let text = fs::read_to_string(&file).unwrap();
+        let answer = || planned(&text, &everything_direct(), Operation::Deploy);
+        assert_eq!(answer(), answer(), "{}", name(&file));
+    }
+}
+
+#[test]
+fn an_undeploy_has_the_same_steps_and_the_edges_turned_round() {
+    let Some(corpus) = corpus() else { return };
+    for file in files(&corpus) {
+        let text = fs::read_to_string(&file).unwrap();
+        let up = planned(&text, &everything_direct(), Operation::Deploy);
+        let down = planned(&text, &everything_direct(), Operation::Undeploy);
+        let (Ok(up), Ok(down)) = (up, down) else { continue };
+        let edges = |plan: &Plan, turned: bool| {
+            let mut edges = Vec::new();
+            for step in &plan.steps {
+                for (sort, before) in [("depends", &step.depends_on), ("after", &step.runs_after)] {
+                    let pair = |other: &String| match turned {
+                        true => (sort, step.id.clone(), other.clone()),
+                        false => (sort, other.clone(), step.id.clone()),
+                    };
+                    edges.extend(before.iter().map(pair));
+                }
+            }
+            edges.sort_unstable();
+            edges
+        };
+        assert_eq!(edges(&up, true), edges(&down, false), "{}", name(&file));
+    }
+}
+
+#[test]
+fn no_plan_and_no_problem_holds_what_registrants_carry() {
+    let Some(corpus) = corpus() else { return };
+    let mut with_kubeconfigs = 0;
+    for file in files(&corpus) {
+        let text = fs::read_to_string(&file).unwrap();
+        // The scrubbed corpus has this address in every kubeconfig it holds.
+        with_kubeconfigs += usize::from(text.contains("192.0.2.10"));
+        let form = Form {
+            registrants: vec![Registrant {
+                address: switchyard_planner::registry::Address::At { host: "adapter".into(), port: 1 },
+                ..Registrant::named("all")
+            }],
+            default_registrant: "all".into(),
+            ..Form::default()
+        };
+        let adapters = Registry::from_form(form, None).unwrap();
+        for registry in [&everything_direct(), &adapters] {
+            let answer = format!("{:?}", planned(&text, registry, Operation::Deploy));
+            assert!(!answer.contains("192.0.2.10"), "{}", name(&file));
+            assert!(!answer.contains("client-key-data"), "{}", name(&file));
+        }
+    }
+    assert!(with_kubeconfigs >= 8, "found only {with_kubeconfigs} designs with kubeconfigs");
+}

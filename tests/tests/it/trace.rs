@@ -1,0 +1,98 @@
+//! One run, one trace (S24), read back from a real Jaeger.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use switchyard_tests::{
+    client::{self, TraceParent},
+    sandbox::{Span, Trace},
+};
+
+use crate::{design::Design, pair::Pair};
+
+/// API server and etcd hand their spans on in batches of up to five seconds.
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn one_trace_holds_plan_execute_each_step_each_patch_and_the_api_servers_own_spans() {
+    let pair = Pair::shared().await;
+    let design =
+        Design::new().config_map("traced-one", "default", &[]).config_map("traced-two", "default", &["traced-one"]);
+    let parent = TraceParent::random();
+    let client = pair.client().await.traced(parent.clone());
+    let outcome = client.run(client::deploy(design.text(), &["east", "west"]), vec![]).await.unwrap();
+    assert_eq!(outcome.summary.trace_id, parent.trace_id());
+
+    let complete = |trace: &Trace| {
+        trace.named("switchyard.v1.ExecutorService/Execute").count() == 1
+            && trace.named("switchyard.v1.PlannerService/Plan").count() == 1
+            && trace.named("PATCH configmaps").filter(|patch| server_side(trace, patch).contains("etcd")).count() == 4
+    };
+    let trace = pair.world.jaeger().wait_for(parent.trace_id(), LIMIT, complete).await.unwrap();
+    let execute = trace.named("switchyard.v1.ExecutorService/Execute").next().unwrap();
+    let run = trace.named("run").next().unwrap();
+    assert!(trace.is_below(run, execute));
+    for name in ["step traced-one", "step traced-two"] {
+        let step = trace.named(name).next().unwrap_or_else(|| panic!("no span {name}:\n{}", trace.tree()));
+        assert!(trace.is_below(step, run));
+        let patches: Vec<_> = trace.named("PATCH configmaps").filter(|patch| trace.is_below(patch, step)).collect();
+        assert_eq!(patches.len(), 2, "{}", trace.tree());
+        for patch in patches {
+            for (key, wanted) in [
+                ("http.request.method", "PATCH"),
+                ("http.response.status_code", "201"),
+                ("k8s.namespace.name", "default"),
+                ("k8s.object.kind", "ConfigMap"),
+                ("k8s.object.name", name.trim_start_matches("step ")),
+            ] {
+                assert_eq!(patch.attribute(key), Some(wanted), "{key}");
+            }
+            let cluster = patch.attribute("k8s.cluster.name").unwrap();
+            assert!(["east", "west"].contains(&cluster));
+            assert_eq!(server_side(&trace, patch), ["apiserver", "etcd"].into(), "{}", trace.tree());
+            // The same request in the API server's audit log (S24: `Audit-ID`).
+            let audit_id = patch.attribute("k8s.audit.id").unwrap().to_owned();
+            let cluster = pair.world.control_plane().cluster(cluster).unwrap();
+            cluster.audit_has(LIMIT, |event| event.audit_id == audit_id).await.unwrap();
+        }
+    }
+    let ends_last = trace.spans.iter().filter(|span| span.service.starts_with("switchyard-executor"));
+    assert!(ends_last.map(|span| span.end).max() <= Some(execute.end + 1_000_000), "Execute lasts as long as the run");
+}
+
+/// The services whose spans hang below one of ours.
+fn server_side<'a>(trace: &'a Trace, span: &Span) -> BTreeSet<&'a str> {
+    trace.spans.iter().filter(|below| trace.is_below(below, span)).map(|below| below.service.as_str()).collect()
+}
+
+/// A plan that is piped from Plan to Execute carries the trace along (S24, S25).
+#[tokio::test]
+async fn without_a_caller_that_traces_the_plan_carries_the_trace() {
+    let pair = Pair::shared().await;
+    let design = Design::new().config_map("carried", "default", &[]);
+    let client = pair.client().await;
+    let plan = client.plan(client::deploy(design.text(), &["east"])).await.unwrap();
+    let trace_id = plan.header.traceparent.split('-').nth(1).unwrap().to_owned();
+    let outcome = client.execute(plan, vec![]).await.unwrap().finish().await.unwrap();
+    assert_eq!(outcome.summary.trace_id, trace_id);
+    let complete = |trace: &Trace| {
+        trace.named("switchyard.v1.PlannerService/Plan").count() == 1
+            && trace.named("switchyard.v1.ExecutorService/Execute").count() == 1
+    };
+    let trace = pair.world.jaeger().wait_for(&trace_id, LIMIT, complete).await.unwrap();
+    let plan = trace.named("switchyard.v1.PlannerService/Plan").next().unwrap();
+    let execute = trace.named("switchyard.v1.ExecutorService/Execute").next().unwrap();
+    assert!(trace.is_below(execute, plan), "{}", trace.tree());
+}
+
+/// Case 132: two runs without a caller that traces never share a trace.
+#[tokio::test]
+async fn runs_that_know_nothing_of_each_other_have_traces_of_their_own() {
+    let pair = Pair::shared().await;
+    let client = pair.client().await;
+    let run = |name: &'static str| {
+        let request = client::deploy(Design::new().config_map(name, "default", &[]).text(), &["west"]);
+        client.run(request, vec![])
+    };
+    let (one, two) = tokio::join!(run("apart-one"), run("apart-two"));
+    assert_ne!(one.unwrap().summary.trace_id, two.unwrap().summary.trace_id);
+}
