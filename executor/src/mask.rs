@@ -4,7 +4,10 @@
 //! a Secret, and elsewhere what stands under a telling key, in an environment variable of a telling name, or as the password
 //! of a URL.
 
+use std::sync::{Arc, OnceLock};
+
 use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use serde_json::Value;
 
 const MASK: &str = "[redacted]";
@@ -29,13 +32,50 @@ const TELLING: [&str; 13] = [
     "authorization",
 ];
 
+/// What another component's Secret holds is masked from this length on: words such as `admin` are in many Secrets and in
+/// many a harmless sentence.
+const FOREIGN: usize = 8;
+
 /// The secret values of one manifest, in every spelling in which a server may quote them.
 #[derive(Default)]
 pub(crate) struct Secrets {
     values: Vec<String>,
+    foreign: Option<Arc<Secrets>>,
+}
+
+/// The Secrets of a whole design, which any of its components may repeat (case 140). Read when first asked for: only refusals
+/// and warnings need them.
+#[derive(Default)]
+pub(crate) struct OfDesign {
+    manifests: Vec<Bytes>,
+    secrets: OnceLock<Arc<Secrets>>,
+}
+
+impl OfDesign {
+    /// From the manifests of the design's Secrets.
+    pub(crate) fn new(manifests: Vec<Bytes>) -> Self {
+        Self { manifests, secrets: OnceLock::new() }
+    }
+
+    fn secrets(&self) -> Arc<Secrets> {
+        let gather = || {
+            let each = self.manifests.iter().map(|manifest| Secrets::read(manifest).values);
+            Arc::new(Secrets::ordered(each.flatten().filter(|value| value.len() >= FOREIGN).collect()))
+        };
+        self.secrets.get_or_init(gather).clone()
+    }
 }
 
 impl Secrets {
+    /// The secret values that may be quoted where it is about `manifest`: its own, and those of the design's Secrets.
+    pub(crate) fn around(manifest: &[u8], design: &OfDesign) -> Self {
+        Self { foreign: Some(design.secrets()), ..Self::read(manifest) }
+    }
+
+    fn read(manifest: &[u8]) -> Self {
+        std::str::from_utf8(manifest).map_or_else(|_| Self::default(), Self::of)
+    }
+
     /// The secret values of `manifest`, which is JSON. Text that is no JSON has none that could be told.
     pub(crate) fn of(manifest: &str) -> Self {
         let Ok(object) = serde_json::from_str::<Value>(manifest) else { return Self::default() };
@@ -49,16 +89,20 @@ impl Secrets {
         for value in found {
             spellings(&value, &mut values);
         }
-        // The longest first, so that a value which contains another is masked whole.
+        Self::ordered(values)
+    }
+
+    /// The longest first, so that a value which contains another is masked whole.
+    fn ordered(mut values: Vec<String>) -> Self {
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
-        Self { values }
+        Self { values, foreign: None }
     }
 
     /// `text` with every secret value replaced.
     pub(crate) fn mask(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for value in &self.values {
+        for value in self.values.iter().chain(self.foreign.iter().flat_map(|foreign| &foreign.values)) {
             if value.len() < SHORT {
                 text = text.replace(&format!("\"{value}\""), &format!("\"{MASK}\""));
                 continue;
@@ -157,6 +201,15 @@ mod tests {
 
     fn mask(manifest: &Value, text: &str) -> String {
         Secrets::of(&manifest.to_string()).mask(text)
+    }
+
+    #[test]
+    fn values_of_another_components_secret_are_masked_unless_they_are_common_words() {
+        let secret = json!({"kind": "Secret", "stringData": {"password": "S3CR3T-7f1", "user": "admin"}}).to_string();
+        let design = OfDesign::new(vec![Bytes::from(secret)]);
+        let pod = json!({"kind": "Pod", "spec": {"args": ["S3CR3T-7f1"]}}).to_string();
+        let masked = Secrets::around(pod.as_bytes(), &design).mask("admin said S3CR3T-7f1");
+        assert_eq!(masked, "admin said [redacted]");
     }
 
     #[test]

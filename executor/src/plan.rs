@@ -113,6 +113,10 @@ impl Head {
         self.kind == definition::KIND && self.group() == definition::GROUP
     }
 
+    pub(crate) fn is_secret(&self) -> bool {
+        self.kind == "Secret" && self.api_version == "v1"
+    }
+
     fn is_namespace(&self) -> bool {
         self.kind == "Namespace" && self.api_version == "v1"
     }

@@ -20,6 +20,10 @@ pub(crate) fn shutting_down() -> Status {
         .into_status()
 }
 
+pub(crate) fn late(what: &str) -> Status {
+    plain(Reason::DeadlineExceeded, format!("the caller's deadline has passed; {what}"))
+}
+
 pub(crate) fn intake(error: &intake::Error) -> Status {
     let text = error.to_string();
     match error {

@@ -79,7 +79,7 @@ pub(crate) struct Patience {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Begin an attempt. It should have its answer by `answer_by`, which leaves time to find out what became of an answer
-    /// that was lost; `deadline` is the end of the step's time on this lane.
+    /// that was lost, if there is any; `deadline` is the end of the step's time on this lane.
     Start { step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant },
     /// Wake the unit at `until`.
     Pause { step: StepIx, lane: Lane, until: Instant },
@@ -320,9 +320,13 @@ impl Schedule {
     }
 
     fn dispatch(&mut self, now: Instant, commands: &mut Vec<Command>) {
-        if self.cancelled {
-            return;
-        }
+        // Giving up on a unit may make others ready, also of lanes that were looked at before.
+        while !self.cancelled && self.start_what_may(now, commands) {}
+    }
+
+    /// Starts what may start, and says whether it gave a unit up.
+    fn start_what_may(&mut self, now: Instant, commands: &mut Vec<Command>) -> bool {
+        let mut gave_up = false;
         for lane in 0..self.lanes.len() {
             while self.lanes[lane].in_flight < self.lanes[lane].limit {
                 let Some((_, Reverse(unit))) = self.lanes[lane].ready.pop() else { break };
@@ -330,20 +334,30 @@ impl Schedule {
                 if state.state != UnitState::Ready {
                     continue;
                 }
+                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[lane];
+                let left = deadline.saturating_duration_since(now);
+                let shortest = shortest_attempt(self.timeouts[lane]);
+                if state.attempts > 0 && left < shortest {
+                    // Its time went by while it waited for its place.
+                    let outcome = state.given_up();
+                    self.conclude(unit, outcome, commands);
+                    gave_up = true;
+                    continue;
+                }
                 state.state = UnitState::Running { in_flight: true };
                 state.attempts += 1;
                 state.last_started = Some(now);
-                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[lane];
                 self.lanes[lane].in_flight += 1;
                 commands.push(Command::Start {
                     step: state.step,
                     lane: state.lane,
                     attempt: state.attempts,
-                    answer_by: now + deadline.saturating_duration_since(now) / 2,
+                    answer_by: now + if left / 2 < shortest { left } else { left / 2 },
                     deadline,
                 });
             }
         }
+        gave_up
     }
 
     fn leave_flight(&mut self, unit: u32) {
@@ -365,13 +379,17 @@ impl Schedule {
             End::Failed => UnitOutcome::Failed,
             End::Again { after, patience, lost } => {
                 state.lost |= lost;
-                let pause = after.unwrap_or_else(|| backoff(state.step, state.attempts));
-                let until = now + pause;
-                let deadline =
-                    state.first_started.expect("a unit that ran has started") + self.timeouts[state.lane.0 as usize];
+                let timeout = self.timeouts[state.lane.0 as usize];
+                let first = state.first_started.expect("a unit that ran has started");
                 let row = state.count(patience);
-                let worth_it = row.tries < patience.tries && until <= row.since + patience.budget && until <= deadline;
-                if worth_it && !self.cancelled {
+                let latest = (row.since + patience.budget).min(first + timeout - shortest_attempt(timeout));
+                let until = match after {
+                    Some(asked) => Some(now + asked),
+                    // The last try comes when patience ends, and not as long before that as the last pause would be.
+                    None => (now < latest).then(|| (now + backoff(state.step, state.attempts)).min(latest)),
+                };
+                let until = until.filter(|until| *until <= latest && row.tries < patience.tries);
+                if let Some(until) = until.filter(|_| !self.cancelled) {
                     state.state = UnitState::Pausing;
                     commands.push(Command::Pause { step: state.step, lane: state.lane, until });
                     return;
@@ -501,6 +519,12 @@ impl Unit {
     fn given_up(&self) -> UnitOutcome {
         if self.lost { UnitOutcome::Indeterminate } else { UnitOutcome::Failed }
     }
+}
+
+/// What an attempt needs to be worth beginning, of the time that a step has on a lane: one that is cut short at once would only
+/// make a failure that is known into one that is not.
+fn shortest_attempt(timeout: Duration) -> Duration {
+    timeout / 8
 }
 
 /// The pause before the next attempt: 100 ms that double up to 5 s, spread by up to a quarter so that steps which were

@@ -34,6 +34,10 @@ const PROOF: Duration = Duration::from_secs(15);
 /// How long a client may read nothing of what waits for it.
 const PATIENCE_WITH_READER: Duration = Duration::from_secs(600);
 
+/// How long writes that are in flight at the caller's deadline may take to end before the caller is left without their
+/// results (case 113). The run goes on to its end, and WatchRun tells it.
+const AFTER_DEADLINE: Duration = Duration::from_secs(1);
+
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
@@ -252,13 +256,14 @@ async fn follow(
     goes_on_without_client: bool,
 ) -> Result<(), Status> {
     let mut late = false;
+    let mut due = deadline;
     let mut outgoing = std::pin::pin!(hand_on(&run.journal, answers));
     let mut incoming = std::pin::pin!(listen(run, requests));
     loop {
         tokio::select! {
             end = &mut outgoing => {
                 return match end {
-                    End::Complete if late => Err(refuse::plain(Reason::DeadlineExceeded, "the caller's deadline has passed; the run was stopped")),
+                    End::Complete if late => Err(refuse::late("the run was stopped")),
                     End::Complete => Ok(()),
                     End::Broken => Err(refuse::plain(Reason::Internal, format!("run {} ended by an internal error", run.id))),
                     End::Stuck => {
@@ -280,8 +285,13 @@ async fn follow(
                 }
                 return Ok(());
             }
-            () = at(deadline), if !late => {
+            () = at(due) => {
+                if late {
+                    let text = format!("run {} was stopped and waits for writes in flight; WatchRun tells its end", run.id);
+                    return Err(refuse::late(&text));
+                }
                 late = true;
+                due = Some(Instant::now() + AFTER_DEADLINE);
                 run.cancel("the caller's deadline has passed").await;
             }
         }

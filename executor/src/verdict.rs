@@ -213,6 +213,8 @@ const UNKNOWN_KIND: Patience = patience(4, 100);
 const UNREACHABLE: Patience = patience(15, 100);
 /// A lost answer is worth two more requests: each proves by itself what became of the first.
 const LOST: Patience = patience(300, 3);
+/// Not worth another try, and no proof that an attempt before it, whose answer was lost, was refused too.
+const NEVER: Patience = patience(0, 1);
 /// Errors that say nothing of how long they last.
 const ODD: Patience = patience(10, 3);
 
@@ -360,7 +362,7 @@ impl Class {
         }
         let has_cause = |wanted: &str| details.causes.iter().any(|cause| cause.reason == wanted);
         match code.as_u16() {
-            401 => Self::refused(Reason::CredentialsRejected),
+            401 => Self::again(Reason::CredentialsRejected, NEVER),
             403 if has_cause("NamespaceTerminating") => Self::again(Reason::NamespaceTerminating, OVERLOAD),
             403 => Self::refused(Reason::Forbidden),
             404 if details.kind == "namespaces" && subject.namespace_in_design => {
@@ -550,7 +552,7 @@ mod tests {
         assert_refused(&judge(413, "too big"), Reason::TooLarge);
         assert_refused(&judge(500, &status("", "etcdserver: request is too large", "{}")), Reason::TooLarge);
         assert_refused(&judge(415, ""), Reason::ApplyUnsupported);
-        assert_refused(&judge(401, ""), Reason::CredentialsRejected);
+        assert_again(&judge(401, ""), Reason::CredentialsRejected, false);
         assert_refused(&judge(422, &status("Invalid", "spec.x: Required value", "{}")), Reason::Invalid);
         let unknown = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .x: field not declared in schema";
         assert_refused(&judge(500, &status("", unknown, "{}")), Reason::Invalid);

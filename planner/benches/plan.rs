@@ -39,21 +39,31 @@ impl Shape {
 
 /// A design as Meshery writes it, on one line.
 fn json(shape: Shape, size: usize) -> String {
-    let mut text = String::from(r#"{"id":"7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001","name":"Bench","schemaVersion":"designs.meshery.io/v1beta3","version":"0.0.1","components":["#);
+    let mut text = String::from(
+        r#"{"id":"7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001","name":"Bench","schemaVersion":"designs.meshery.io/v1beta3","version":"0.0.1","components":["#,
+    );
     for number in 0..size {
         let names: Vec<_> = shape.depends_on(number).iter().map(|other| format!("\"c-{other}\"")).collect();
         let comma = if number == 0 { "" } else { "," };
         let names = names.join(",");
-        let _ = write!(text, r#"{comma}{{"id":"00000000-0000-4000-8000-{number:012}","schemaVersion":"components.meshery.io/v1beta2","version":"v1.0.0","displayName":"c-{number}","component":{{"kind":"ConfigMap","version":"v1","schema":""}},"model":null,"modelReference":{{"name":"kubernetes","model":{{"version":"v1.32.0"}}}},"metadata":{{"isAnnotation":false,"isNamespaced":true,"dependsOn":[{names}]}},"configuration":{{"metadata":{{"namespace":"shop","labels":{{"app":"bench"}}}},"data":{{"colour":"blue"}}}}}}"#);
+        let _ = write!(
+            text,
+            r#"{comma}{{"id":"00000000-0000-4000-8000-{number:012}","schemaVersion":"components.meshery.io/v1beta2","version":"v1.0.0","displayName":"c-{number}","component":{{"kind":"ConfigMap","version":"v1","schema":""}},"model":null,"modelReference":{{"name":"kubernetes","model":{{"version":"v1.32.0"}}}},"metadata":{{"isAnnotation":false,"isNamespaced":true,"dependsOn":[{names}]}},"configuration":{{"metadata":{{"namespace":"shop","labels":{{"app":"bench"}}}},"data":{{"colour":"blue"}}}}}}"#
+        );
     }
     text.push_str("]}");
     text
 }
 
 fn yaml(shape: Shape, size: usize) -> String {
-    let mut text = String::from("id: 7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001\nname: Bench\nschemaVersion: designs.meshery.io/v1beta3\nversion: 0.0.1\ncomponents:\n");
+    let mut text = String::from(
+        "id: 7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001\nname: Bench\nschemaVersion: designs.meshery.io/v1beta3\nversion: 0.0.1\ncomponents:\n",
+    );
     for number in 0..size {
-        let _ = write!(text, "- id: 00000000-0000-4000-8000-{number:012}\n  displayName: c-{number}\n  component:\n    kind: ConfigMap\n    version: v1\n  modelReference:\n    name: kubernetes\n    model:\n      version: v1.32.0\n  metadata:\n    isAnnotation: false\n    dependsOn:\n");
+        let _ = write!(
+            text,
+            "- id: 00000000-0000-4000-8000-{number:012}\n  displayName: c-{number}\n  component:\n    kind: ConfigMap\n    version: v1\n  modelReference:\n    name: kubernetes\n    model:\n      version: v1.32.0\n  metadata:\n    isAnnotation: false\n    dependsOn:\n"
+        );
         for other in shape.depends_on(number) {
             let _ = writeln!(text, "    - c-{other}");
         }

@@ -10,7 +10,7 @@ use switchyard_proto::v1;
 
 use crate::document::{Limits, Node};
 use crate::manifest;
-use crate::plan::{Operation, Plan, Request, SetAside, Source, Step, Warning};
+use crate::plan::{Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
 use crate::problem::{Problem, quoted};
 use crate::registry::{Chart, Form, Protocol, Registrant};
 use crate::route::Route;
@@ -231,7 +231,7 @@ fn step(step: Step, clusters: &[String]) -> v1::PlanStep {
         runs_after,
         wave,
         route,
-        payload,
+        payload: Payload(payload),
         chart,
     } = step;
     let clusters = clusters.to_vec();

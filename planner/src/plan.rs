@@ -6,6 +6,8 @@ mod draft;
 mod order;
 mod steps;
 
+use std::fmt;
+
 use crate::design::{self, Design};
 use crate::document::{self, At, Limits, Node, Text, Value};
 use crate::manifest::Marks;
@@ -163,10 +165,21 @@ pub struct Step {
     pub wave: u32,
     /// Who carries it out.
     pub route: Route,
-    /// The object, or the declaration for an adapter, as JSON.
-    pub payload: String,
+    /// The object, or the declaration for an adapter.
+    pub payload: Payload,
     /// What must be installed with it.
     pub chart: Option<Chart>,
+}
+
+/// A Kubernetes object or an adapter's declaration as JSON. It may hold secrets, so that printing it by mistake says only how
+/// long it is (D25).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(pub String);
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 /// Why there is no plan.

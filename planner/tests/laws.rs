@@ -1,4 +1,5 @@
 //! What holds for every plan, over random designs.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 mod common;
 
@@ -63,9 +64,10 @@ impl Shape {
     /// Edges that the declarations mean, as pairs of ids: first, then.
     fn declared(&self) -> BTreeSet<(String, String)> {
         let id = |number: usize| format!("id-c{number}");
-        let pairs = self.0.iter().enumerate().filter(|(number, _)| self.semantic(*number)).flat_map(|(number, (_, _, on))| {
-            on.iter().filter(|&&other| self.semantic(other)).map(move |&other| (id(other), id(number)))
-        });
+        let pairs =
+            self.0.iter().enumerate().filter(|(number, _)| self.semantic(*number)).flat_map(|(number, (_, _, on))| {
+                on.iter().filter(|&&other| self.semantic(other)).map(move |&other| (id(other), id(number)))
+            });
         pairs.collect()
     }
 }

@@ -1,4 +1,5 @@
 //! Components -> objects and declarations: D10, D11, D15, D25, S1–S6, D1–D3, D21, and the generations of the format.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 mod common;
 
@@ -30,12 +31,15 @@ fn values_are_kept_as_they_were_written() {
     let settings = r#"{"spec":{"replicas":3,"big":18446744073709551616,"cpu":0.50,"huge":1e400,"maxSurge":"25%","memory":"1Gi","emptyDir":{},"env":[],"none":null}}"#;
     let text = design([component("a")]).replace(r#""configuration":{}"#, &format!(r#""configuration":{settings}"#));
     let payload = plan(&text).steps[0].payload.clone();
-    assert!(payload.ends_with(&settings[1..]), "{payload}");
+    assert!(payload.0.ends_with(&settings[1..]), "{}", payload.0);
 }
 
 #[test]
 fn yaml_and_json_give_the_same_plan() {
-    let json = design([configured(component("a"), json!({"data": {"on": "yes", "n": "08", "m": "a\nb\n"}})), dependent("b", &["a"])]);
+    let json = design([
+        configured(component("a"), json!({"data": {"on": "yes", "n": "08", "m": "a\nb\n"}})),
+        dependent("b", &["a"]),
+    ]);
     let value: Value = serde_json::from_str(&json).unwrap();
     let yaml = format!(
         "id: {}\nname: Shop\nversion: 0.0.3\nschemaVersion: designs.meshery.io/v1beta3\ncomponents:\n- id: id-a\n  displayName: a\n  \
@@ -49,10 +53,17 @@ fn yaml_and_json_give_the_same_plan() {
 
 #[test]
 fn what_the_server_owns_is_dropped_with_a_warning() {
-    let configuration = json!({"metadata": {"uid": "u", "creationTimestamp": null, "generateName": "a-"}, "status": {}});
+    let configuration =
+        json!({"metadata": {"uid": "u", "creationTimestamp": null, "generateName": "a-"}, "status": {}});
     let plan = plan(&design([configured(component("a"), configuration)]));
-    assert_eq!(warned(&plan), ["SERVER_FIELD_DROPPED components[0].configuration", "GENERATE_NAME_DROPPED components[0].configuration"]);
-    assert_eq!(manifest(&plan)["metadata"].as_object().unwrap().keys().collect::<Vec<_>>(), ["name", "namespace", "labels", "annotations"]);
+    assert_eq!(
+        warned(&plan),
+        ["SERVER_FIELD_DROPPED components[0].configuration", "GENERATE_NAME_DROPPED components[0].configuration"]
+    );
+    assert_eq!(
+        manifest(&plan)["metadata"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["name", "namespace", "labels", "annotations"]
+    );
 }
 
 #[test]
@@ -70,13 +81,23 @@ fn names_are_chosen_as_d10_says() {
     assert_eq!(named("My Web", json!("web")), ("web".into(), vec![]));
     assert_eq!(named("My Web", json!("Web!")), ("My Web".into(), warning("NAME_NOT_VALID")));
     assert_eq!(named("", json!("web")), ("web".into(), vec![]));
-    assert_eq!(told(&design([configured(component(""), json!({"metadata": {"generateName": "a-"}}))])), ["NAME_MISSING components[0].displayName"]);
+    assert_eq!(
+        told(&design([configured(component(""), json!({"metadata": {"generateName": "a-"}}))])),
+        ["NAME_MISSING components[0].displayName"]
+    );
 }
 
 #[test]
 fn a_component_without_a_name_of_its_own_is_called_like_its_object() {
     let unnamed = configured(component(""), json!({"metadata": {"name": "web"}}));
-    assert_eq!(edges(&plan(&design([unnamed, dependent("api", &["web"])]))), ["web", "api < web"]);
+    assert_eq!(edges(&plan(&design([unnamed.clone()]))), ["web"]);
+    // That is not a name to depend on: dependencies go by `displayName` (S9), which others may well have.
+    assert_eq!(
+        told(&design([unnamed.clone(), dependent("api", &["web"])])),
+        ["UNKNOWN_DEPENDENCY components[1].metadata.dependsOn[0]"]
+    );
+    let other = kind(component("web"), "v1", "Secret");
+    assert_eq!(edges(&plan(&design([unnamed, other, dependent("api", &["web"])]))), ["web", "web", "api < web"]);
 }
 
 #[test]
@@ -89,7 +110,7 @@ fn a_namespace_is_the_designs_then_the_requests() {
     let namespaces: Vec<_> = plan
         .steps
         .iter()
-        .map(|step| serde_json::from_str::<Value>(&step.payload).unwrap()["metadata"]["namespace"].clone())
+        .map(|step| serde_json::from_str::<Value>(&step.payload.0).unwrap()["metadata"]["namespace"].clone())
         .collect();
     assert_eq!(namespaces, ["team", "own"]);
     let cluster_scoped = common::plan(&design([kind(component("a"), "v1", "Namespace")]));
@@ -225,12 +246,15 @@ fn an_unusable_address_refuses_a_run_and_warns_a_dry_one() {
     assert_eq!(warned(&plan), ["ADDRESS_UNUSABLE components[0].model", "ADDRESS_UNUSABLE components[1].model"]);
     // A design that is wrong as well hears of both.
     let both = design([of_model(dependent("a", &["nobody"]), "istio")]);
-    assert!(matches!(with(&own, &both), Err(Refusal::Design { problems, addresses }) if problems.len() == 1 && addresses.len() == 1));
+    assert!(
+        matches!(with(&own, &both), Err(Refusal::Design { problems, addresses }) if problems.len() == 1 && addresses.len() == 1)
+    );
 }
 
 #[test]
 fn what_registrants_carry_goes_nowhere() {
-    let carried = json!({"kind": "kubernetes", "metadata": {"auth": {"client-key-data": "canary"}, "server": "canary"}});
+    let carried =
+        json!({"kind": "kubernetes", "metadata": {"auth": {"client-key-data": "canary"}, "server": "canary"}});
     let mut component = of_model(kind(component("mesh"), "v1", "IstioMesh"), "istio");
     component["model"]["registrant"] = carried.clone();
     component["modelReference"] = json!({"name": "istio", "registrant": carried});
@@ -240,8 +264,8 @@ fn what_registrants_carry_goes_nowhere() {
         let answer = format!("{:?}", with(&own, &text));
         assert!(answer.contains("UnresolvedReference") && !answer.contains("canary"), "{answer}");
         component["configuration"] = json!({});
-        let answer = format!("{:?}", with(&own, &design([component.clone()])).unwrap());
-        assert!(!answer.contains("canary"), "{answer}");
+        let plan = with(&own, &design([component.clone()])).unwrap();
+        assert!(!format!("{plan:?} {}", plan.steps[0].payload.0).contains("canary"));
     }
 }
 
@@ -249,7 +273,10 @@ fn what_registrants_carry_goes_nowhere() {
 fn no_problem_tells_a_value_of_the_configuration() {
     let secret = kind(component("s"), "v1", "Secret");
     let text = design([
-        configured(secret.clone(), json!({"data": {"password": {"canary": "canary"}}, "metadata": {"labels": {"a": ["canary"]}}})),
+        configured(
+            secret.clone(),
+            json!({"data": {"password": {"canary": "canary"}}, "metadata": {"labels": {"a": ["canary"]}}}),
+        ),
         configured(component("t"), json!({"metadata": {"namespace": {"canary": 1}, "annotations": "canary"}})),
         configured(component("u"), json!({"x y": "canary", "xy": "canary"})),
         configured(component("v"), json!("canary")),
@@ -279,7 +306,10 @@ fn an_adapter_gets_the_component_with_marks() {
     assert_eq!(declaration["displayName"], "mesh");
     assert_eq!(declaration["styles"]["primaryColor"], "#fff");
     assert_eq!(declaration["configuration"]["profile"], "demo");
-    assert_eq!(declaration["configuration"]["metadata"]["labels"]["design.meshery.io/id"], "7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001");
+    assert_eq!(
+        declaration["configuration"]["metadata"]["labels"]["design.meshery.io/id"],
+        "7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001"
+    );
     assert_eq!(declaration["configuration"]["metadata"]["annotations"]["component.meshery.io/id"], "id-mesh");
     assert_eq!(declaration["configuration"]["metadata"]["namespace"], "istio-system");
 }
@@ -317,12 +347,12 @@ fn legacy_designs_keep_their_order_by_key() {
     let (mesh, grafana) = (&plan.steps[0], &plan.steps[1]);
     assert_eq!(mesh.id, "b1f5a8d2-9d39-4d0c-8d20-6a6b7e1d1001");
     assert_eq!((grafana.kind.as_str(), grafana.api_version.as_str()), ("Deployment", "apps/v1"));
-    let declaration: Value = serde_json::from_str(&mesh.payload).unwrap();
+    let declaration: Value = serde_json::from_str(&mesh.payload.0).unwrap();
     assert_eq!(declaration["component"]["kind"], "IstioMesh");
     assert_eq!(declaration["model"]["model"]["version"], "1.20.0");
     assert_eq!(declaration["configuration"]["metadata"]["namespace"], "istio-system");
     assert_eq!(declaration["traits"], json!({"mTLS": {"policy": "mutual"}}));
-    let object: Value = serde_json::from_str(&grafana.payload).unwrap();
+    let object: Value = serde_json::from_str(&grafana.payload.0).unwrap();
     assert_eq!(object["metadata"]["labels"]["team"], "retail");
     assert_eq!(object["metadata"]["annotations"]["note"], "1");
     assert_eq!(object["metadata"]["namespace"], "default");
@@ -332,7 +362,8 @@ fn legacy_designs_keep_their_order_by_key() {
 
 #[test]
 fn problems_of_legacy_designs_have_paths_of_their_own() {
-    let text = "name: x\nservices:\n  a.b:\n    type: Pod\n    model: kubernetes\n    dependsOn: [c]\n    namespace: [x]\n";
+    let text =
+        "name: x\nservices:\n  a.b:\n    type: Pod\n    model: kubernetes\n    dependsOn: [c]\n    namespace: [x]\n";
     assert_eq!(
         told(text),
         [
@@ -389,11 +420,14 @@ fn references_are_resolved_by_position_before_drawings_are_set_aside() {
         drawing("note"),
         component("db"),
         dependent("api", &["$(#ref.components.1.displayName)"]),
-        configured(component("c"), json!({"metadata": {"namespace": "x $(#ref.components.0.displayName) y"}, "a": [["$(#ref.name)"]]})),
+        configured(
+            component("c"),
+            json!({"metadata": {"namespace": "x $(#ref.components.0.displayName) y"}, "a": [["$(#ref.name)"]]}),
+        ),
     ]);
     let plan = plan(&text);
     assert_eq!(edges(&plan), ["db", "c", "api < db"]);
-    let object: Value = serde_json::from_str(&plan.steps[1].payload).unwrap();
+    let object: Value = serde_json::from_str(&plan.steps[1].payload.0).unwrap();
     assert_eq!(object["metadata"]["namespace"], "note");
     assert_eq!(object["a"], json!([["Shop"]]));
     let broken = design([
@@ -422,11 +456,28 @@ fn duplicate_keys_are_refused_beside_everything_else() {
 }
 
 #[test]
+fn what_is_wrong_with_a_drawing_does_no_harm() {
+    let mut note = drawing("note");
+    note["component"] = json!("x");
+    note["model"] = json!([]);
+    note["configuration"] = json!({"a": "$(#ref.nowhere)", "metadata": 7});
+    assert_eq!(plan(&design([note])).set_aside.len(), 1);
+    let mut unclear = drawing("note");
+    unclear["metadata"]["isAnnotation"] = json!("true");
+    assert_eq!(told(&design([unclear])), ["WRONG_TYPE components[0].metadata.isAnnotation"]);
+}
+
+#[test]
 fn charts_travel_when_they_are_wanted() {
     let chart = switchyard_planner::registry::Chart { url: "oci://charts/x".into(), ..Default::default() };
     let form = Form {
         registrants: vec![Registrant::named("r")],
-        models: vec![Model { name: "kubernetes".into(), registrant: "r".into(), chart: Some(chart.clone()), ..Model::default() }],
+        models: vec![Model {
+            name: "kubernetes".into(),
+            registrant: "r".into(),
+            chart: Some(chart.clone()),
+            ..Model::default()
+        }],
         ..Form::default()
     };
     let own = Registry::from_form(form, None).unwrap();
@@ -436,4 +487,22 @@ fn charts_travel_when_they_are_wanted() {
         request.charts = charts;
         assert_eq!(plan::plan(request, Layers { request: None, own: &own }).unwrap().steps[0].chart, expected);
     }
+}
+
+#[test]
+fn a_document_as_deep_as_may_be_fits_a_small_stack() {
+    // Three levels stand around a configuration; a map and a list in turn, with everything that walks through them.
+    let mut deep = json!({"a key": "$(#ref.name)", "broken": "$(#ref.nowhere)"});
+    for level in 0..95 {
+        deep = if level % 2 == 0 { json!([deep]) } else { json!({"spaced key": deep}) };
+    }
+    let text = design([configured(component("a"), json!({"spec": deep}))]);
+    let plan = move || {
+        let problems = problems(&text);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].kind.as_str(), "UNRESOLVED_REFERENCE");
+        let object = manifest(&plan(&text.replace("nowhere", "name")));
+        assert!(object["spec"][0]["spacedkey"][0]["spacedkey"].is_array());
+    };
+    std::thread::Builder::new().stack_size(256 << 10).spawn(plan).unwrap().join().unwrap();
 }

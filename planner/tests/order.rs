@@ -1,4 +1,5 @@
 //! Names, edges and refusals of declarations: S9, S10, D4, D6, S20.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 mod common;
 
@@ -112,8 +113,13 @@ fn cycles_are_told_by_name() {
 
 #[test]
 fn every_cycle_is_told() {
-    let components =
-        [dependent("a", &["b"]), dependent("b", &["a"]), dependent("c", &["c", "d"]), dependent("d", &["e"]), component("e")];
+    let components = [
+        dependent("a", &["b"]),
+        dependent("b", &["a"]),
+        dependent("c", &["c", "d"]),
+        dependent("d", &["e"]),
+        component("e"),
+    ];
     let told = told(&design(components));
     assert_eq!(
         told,
@@ -174,7 +180,8 @@ fn namespaces_and_definitions_come_first_unless_declared() {
         kind(component("widgets.example.com"), "apiextensions.k8s.io/v1", "CustomResourceDefinition"),
         json!({"spec": {"group": "example.com", "names": {"kind": "Widget"}}}),
     );
-    let widget = configured(kind(component("w"), "example.com/v1beta7", "Widget"), json!({"metadata": {"namespace": "shop"}}));
+    let widget =
+        configured(kind(component("w"), "example.com/v1beta7", "Widget"), json!({"metadata": {"namespace": "shop"}}));
     let namespace = kind(component("shop"), "v1", "Namespace");
     let config = configured(component("config"), json!({"metadata": {"namespace": "shop"}}));
     let mut declared = configured(component("declared"), json!({"metadata": {"namespace": "shop"}}));
@@ -187,9 +194,21 @@ fn namespaces_and_definitions_come_first_unless_declared() {
     let plan = plan(&design([widget, config, declared, elsewhere, role, namespace, crd]));
     assert_eq!(
         edges(&plan),
-        ["elsewhere", "role", "shop", "widgets.example.com", "w ~ shop,widgets.example.com", "config ~ shop", "declared < shop"]
+        [
+            "elsewhere",
+            "role",
+            "shop",
+            "widgets.example.com",
+            "w ~ shop,widgets.example.com",
+            "config ~ shop",
+            "declared < shop"
+        ]
     );
-    assert!(plan.steps.iter().all(|step| step.wave == u32::from(!(step.depends_on.is_empty() && step.runs_after.is_empty()))));
+    assert!(
+        plan.steps
+            .iter()
+            .all(|step| step.wave == u32::from(!(step.depends_on.is_empty() && step.runs_after.is_empty())))
+    );
 }
 
 #[test]

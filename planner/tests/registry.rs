@@ -1,4 +1,5 @@
 //! Registries from files: both shapes, folders, and what makes one broken.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,10 @@ fn slips_of_the_finger_are_refused_by_name() {
         (json!({"registrants": [{"name": 7}]}), vec!["registrants[0].name", "a number"]),
         (json!({"models": [{"name": "a", "registrant": "b"}]}), vec!["models[0].registrant", "\"b\""]),
         (json!({"registrants": [{"name": "a", "protocol": "SOAP"}]}), vec!["registrants[0].protocol"]),
-        (json!({"registrants": [{"name": "a"}], "models": [{"name": "m", "registrant": "a", "chart": {"url": "file:///x"}}]}), vec!["chart.url"]),
+        (
+            json!({"registrants": [{"name": "a"}], "models": [{"name": "m", "registrant": "a", "chart": {"url": "file:///x"}}]}),
+            vec!["chart.url"],
+        ),
         (json!({"hello": "world"}), vec!["registry.json", "holds no registry"]),
     ] {
         let message = message(text);
@@ -79,7 +83,10 @@ fn a_model_carries_its_registrant() {
     };
     let registry = read(model(json!({"kind": "artifacthub", "name": "Artifact Hub", "metadata": {}}))).unwrap();
     assert_eq!(behind(&registry, "istio"), of("Artifact Hub", "artifacthub", "none"));
-    assert_eq!(find(&registry, "istio", "1.20").model.unwrap().chart.as_ref().unwrap().url, "https://charts/istio-1.20.tgz");
+    assert_eq!(
+        find(&registry, "istio", "1.20").model.unwrap().chart.as_ref().unwrap().url,
+        "https://charts/istio-1.20.tgz"
+    );
     let github = read(model(json!({"kind": "github", "name": ""}))).unwrap();
     assert_eq!(behind(&github, "istio"), of("github", "github", "none"));
     assert_eq!(find(&github, "istio", "").model.unwrap().chart, None);
@@ -100,7 +107,8 @@ fn a_model_carries_its_registrant() {
 fn lists_registrations_and_references_are_read() {
     let connection = json!({"schemaVersion": "connections.meshery.io/v1beta3", "id": "5b0c0000-0000-4000-8000-000000000001",
         "kind": "meshery-istio", "name": "Istio", "status": "registered", "metadata": {"hostname": "adapter", "port": 10000}});
-    let model = json!({"name": "istio", "connection_id": "5b0c0000-0000-4000-8000-000000000001", "model": {"version": "1"}});
+    let model =
+        json!({"name": "istio", "connection_id": "5b0c0000-0000-4000-8000-000000000001", "model": {"version": "1"}});
     let component = |model: serde_json::Value| json!({"component": {"kind": "X", "version": "v1"}, "model": model});
     let dapr = json!({"name": "dapr", "registrant": {"kind": "github"}});
     let page = json!({"page": 0, "total_count": 1, "components": [component(dapr)]});
@@ -136,7 +144,11 @@ fn of_two_registrations_the_newer_counts_and_a_tie_is_told() {
         json!({"name": "istio", "model": {"version": "1"},
                "registrant": {"kind": "m", "name": host, "updated_at": time, "metadata": {"host_name": host, "port": 1}}})
     };
-    let newer = json!([model("old", "2026-01-01T00:00:00Z"), model("new", "2026-02-01T00:00:00Z"), model("older", "2025-01-01T00:00:00Z")]);
+    let newer = json!([
+        model("old", "2026-01-01T00:00:00Z"),
+        model("new", "2026-02-01T00:00:00Z"),
+        model("older", "2025-01-01T00:00:00Z")
+    ]);
     assert_eq!(behind(&read(newer).unwrap(), "istio").unwrap().0, "new");
     let tie = read(json!([model("a", ""), model("b", "")])).expect_err("refused").to_string();
     assert!(tie.contains("a (a:1)") && tie.contains("b (b:1)"), "{tie}");
@@ -181,7 +193,11 @@ fn the_samples_of_the_corpus_are_read() {
     // The samples show shapes. The same model comes from several registrants among them, none of them with an adapter, so
     // whoever is first counts.
     let registry = file::read(&corpus).unwrap().registry;
-    assert_eq!(behind(&registry, "kubernetes").map(|(.., address)| address), None, "versions differ and registrants too");
+    assert_eq!(
+        behind(&registry, "kubernetes").map(|(.., address)| address),
+        None,
+        "versions differ and registrants too"
+    );
     for (name, version) in [("kubernetes", "1.41.0"), ("kube-prometheus-stack", "56.12.0"), ("dapr", "1.14.4")] {
         let found = find(&registry, name, version);
         assert_eq!(found.registrant.unwrap().address.to_string(), "none", "{name}");

@@ -1,4 +1,5 @@
 //! D25: no marked value reaches a log line, a status or a plan where it does not belong.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 mod common;
 
@@ -42,7 +43,8 @@ async fn marked_values_are_in_no_log_line_and_no_status() {
     tracing::subscriber::set_global_default(subscriber).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
-    let metadata = json!({"host_name": "adapter", "port": 10000, "kubeconfig": CANARY, "users": [{"client-key-data": CANARY}]});
+    let metadata =
+        json!({"host_name": "adapter", "port": 10000, "kubeconfig": CANARY, "users": [{"client-key-data": CANARY}]});
     let registrant = json!({"kind": "meshery-istio", "name": "Istio", "status": "registered", "metadata": metadata});
     let model = json!({"schemaVersion": "models.meshery.io/v1beta1", "name": "istio", "registrant": registrant});
     std::fs::write(folder.path().join("model.json"), model.to_string()).unwrap();
@@ -60,14 +62,16 @@ async fn marked_values_are_in_no_log_line_and_no_status() {
     };
     let good = v1::PlanRequest { registry: Some(own.clone()), ..of_text(design([secret, mesh])) };
     let (_, steps) = server.planned(good).await;
-    let Some(v1::plan_step::Route::Adapter(adapter)) = &steps.iter().find(|step| step.id == "id-mesh").unwrap().route else {
+    let Some(v1::plan_step::Route::Adapter(adapter)) = &steps.iter().find(|step| step.id == "id-mesh").unwrap().route
+    else {
         panic!("an adapter")
     };
     assert_eq!((adapter.host.as_str(), adapter.port), ("adapter", 10000));
     assert!(!adapter.declaration.contains(CANARY), "{}", adapter.declaration);
 
     // Refused, in every way there is.
-    let labelled = json!({"data": {"password": CANARY, "token": [CANARY]}, "metadata": {"labels": CANARY, "namespace": [CANARY]}});
+    let labelled =
+        json!({"data": {"password": CANARY, "token": [CANARY]}, "metadata": {"labels": CANARY, "namespace": [CANARY]}});
     let wrong = configured(kind(component("s"), "v1", "Secret"), labelled);
     let texts = [
         design([wrong, configured(component("t"), json!(CANARY))]),
@@ -76,7 +80,8 @@ async fn marked_values_are_in_no_log_line_and_no_status() {
         format!("components:\n- configuration:\n    p: \"{CANARY}\n"),
     ];
     for text in texts {
-        let status = server.plan(v1::PlanRequest { registry: Some(own.clone()), ..of_text(text) }).await.expect_err("refused");
+        let status =
+            server.plan(v1::PlanRequest { registry: Some(own.clone()), ..of_text(text) }).await.expect_err("refused");
         assert!(!format!("{status:?}").contains(CANARY), "{status:?}");
         assert!(!String::from_utf8_lossy(status.details()).contains(CANARY));
     }

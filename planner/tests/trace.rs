@@ -1,4 +1,5 @@
 //! S24, the planner's part: a trace that comes in goes on in the plan.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 mod common;
 

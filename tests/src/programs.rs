@@ -156,7 +156,9 @@ fn build() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root).args(["build", "--message-format=json-render-diagnostics"]);
+    // This crate is named too, although nothing of it is built: cargo then takes the features that the tests were built with,
+    // and does not build half of the dependencies a second time.
+    command.current_dir(root).args(["build", "--message-format=json-render-diagnostics", "-p", "switchyard-tests"]);
     for program in [Program::Planner, Program::Executor] {
         command.args(["-p", program.name(), "--bin", program.name()]);
     }

@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 /// Largest kubeconfig that is read, in bytes.
@@ -152,7 +153,7 @@ fn parse(text: &str) -> Result<Kubeconfig, Error> {
     serde_json::from_value(value).map_err(|_| Error::Unreadable("a field has the wrong type".into()))
 }
 
-async fn load(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, Error> {
+async fn load(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, Error> {
     let context = context.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty());
     let context = context.ok_or(Error::NoContext)?.to_owned();
     let missing = |what, name: &str| Error::Missing { what, name: name.to_owned() };
@@ -167,6 +168,7 @@ async fn load(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, E
     if cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()) {
         return Err(Error::Unusable("`proxy-url` is not supported".into()));
     }
+    unwrap_data(&mut kubeconfig);
     let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
@@ -176,6 +178,19 @@ async fn load(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, E
     // kube takes a proxy from the environment; which way traffic goes is for the kubeconfig to say (case 95).
     config.proxy_url = None;
     Ok(config)
+}
+
+/// Removes the line breaks that wrapped base64 has: kubectl reads over them, kube's decoder does not (case 94).
+fn unwrap_data(kubeconfig: &mut Kubeconfig) {
+    let plain = |data: &str| data.split_ascii_whitespace().collect::<String>();
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.certificate_authority_data = cluster.certificate_authority_data.as_deref().map(plain);
+    }
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        user.client_certificate_data = user.client_certificate_data.as_deref().map(plain);
+        let key = user.client_key_data.as_ref().map(|key| SecretString::from(plain(key.expose_secret())));
+        user.client_key_data = key;
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
     retry_after, warnings,
 };
 use crate::{
-    mask::Secrets,
+    mask::{OfDesign, Secrets},
     verdict::{self, Answer, Failure, Reason, Subject, Verdict},
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Patch<'a> {
     pub(crate) attempt: u32,
     /// When the first attempt began, if one since then may have been carried out though its answer was lost.
     pub(crate) lost_since: Option<Instant>,
+    /// What must not be said of other components either.
+    pub(crate) secrets: &'a OfDesign,
 }
 
 /// What changed.
@@ -128,7 +130,7 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
         let warnings = if warnings.is_empty() {
             warnings
         } else {
-            let secrets = secrets(&what.manifest);
+            let secrets = Secrets::around(&what.manifest, what.secrets);
             warnings.iter().map(|warning| secrets.mask(&verdict::capped(warning))).collect()
         };
         return Outcome { result, warnings };
@@ -137,13 +139,9 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
         verdict::unproven(subject, reply.status)
     } else {
         let answer = Answer { status: reply.status, retry_after: retry_after(&reply.headers), body: &reply.body };
-        verdict::answered(subject, &answer, &secrets(&what.manifest))
+        verdict::answered(subject, &answer, &Secrets::around(&what.manifest, what.secrets))
     };
     Outcome { result: Err(verdict), warnings: Vec::new() }
-}
-
-fn secrets(manifest: &[u8]) -> Secrets {
-    std::str::from_utf8(manifest).map_or_else(|_| Secrets::default(), Secrets::of)
 }
 
 fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
@@ -267,8 +265,15 @@ mod tests {
             namespace_in_design: false,
         };
         let resource = Resource { plural: "configmaps".into(), namespaced: true };
-        let what =
-            Patch { subject, resource: &resource, manifest: Bytes::new(), force: false, attempt: 1, lost_since: None };
+        let what = Patch {
+            subject,
+            resource: &resource,
+            manifest: Bytes::new(),
+            force: false,
+            attempt: 1,
+            lost_since: None,
+            secrets: &OfDesign::default(),
+        };
         let request = patch(&what).unwrap();
         assert_eq!(
             request.uri().to_string(),

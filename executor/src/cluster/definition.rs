@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::{Cluster, Target, discovery};
-use crate::verdict::{Failure, Reason};
+use crate::verdict::{Failure, Reason, Unanswered};
 
 /// The kind that defines kinds.
 pub(crate) const KIND: &str = "CustomResourceDefinition";
@@ -39,6 +39,7 @@ struct Metadata {
 struct Spec {
     group: String,
     names: Names,
+    #[serde(deserialize_with = "super::null_as_default")]
     versions: Vec<Version>,
 }
 
@@ -58,6 +59,8 @@ struct Version {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
+    /// Null in the first moments of a definition.
+    #[serde(deserialize_with = "super::null_as_default")]
     conditions: Vec<Condition>,
 }
 
@@ -89,10 +92,13 @@ pub(crate) async fn served(cluster: &Cluster, api_version: &str, name: &str, dea
     };
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
+    let mut not_yet = String::new();
     loop {
         let request = Request::get(&path).body(Body::empty());
         let request = request.map_err(|error| Failure::new(Reason::ManifestInvalid, error.to_string()))?;
-        let not_yet = match cluster.send(request, &target, deadline).await {
+        not_yet = match cluster.send(request, &target, deadline).await {
+            // The end of the step's time says less than what was seen before it.
+            Err(Unanswered::Silent(_)) if !not_yet.is_empty() => not_yet,
             Err(why) => why.to_string(),
             Ok(reply) if reply.status != StatusCode::OK => format!("the API server answered {}", reply.status),
             Ok(reply) => {
@@ -144,4 +150,18 @@ async fn look(cluster: &Cluster, definition: &Definition, deadline: Instant) -> 
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_of_the_first_moment_is_readable() {
+        let text =
+            r#"{"metadata":{},"spec":{"group":"a","names":{"kind":"B"},"versions":null},"status":{"conditions":null}}"#;
+        let definition: Definition = serde_json::from_str(text).unwrap();
+        assert!(definition.condition("Established", "True").is_none());
+        assert!(definition.spec.versions.is_empty());
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Discovery {
 
 #[derive(Deserialize)]
 struct ResourceList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_default")]
     resources: Vec<ResourceEntry>,
 }
 

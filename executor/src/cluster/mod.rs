@@ -16,7 +16,7 @@ use futures::TryFutureExt;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Config, client::Body};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument, Span, field::Empty};
@@ -141,9 +141,17 @@ impl Cluster {
     }
 
     async fn get(&self, path: &'static str, by: Instant) -> Result<Reply, Error> {
-        let request = Request::get(path).body(Body::empty()).expect("the path is a constant");
         let target = Target { method: "GET", resource: path, ..Target::default() };
-        let reply = self.send(request, &target, by).await.map_err(Error::Unanswered)?;
+        let send = || {
+            let request = Request::get(path).body(Body::empty()).expect("the path is a constant");
+            self.send(request, &target, by)
+        };
+        let reply = match send().await {
+            // API servers close connections that they have refused or want to see elsewhere, whatever else is on them.
+            Err(Unanswered::Lost(_)) => send().await,
+            first => first,
+        };
+        let reply = reply.map_err(Error::Unanswered)?;
         match reply.status {
             StatusCode::OK => Ok(reply),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Rejected(reply.status)),
@@ -239,6 +247,15 @@ fn record(span: &Span, result: &Result<Reply, Unanswered>) {
             span.record(common::ERROR_TYPE, kind);
         }
     }
+}
+
+/// Reads null as the default: an empty list of an API server is null where its field is not optional.
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Whether another version of HTTP would meet the same end.

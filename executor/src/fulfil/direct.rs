@@ -17,22 +17,29 @@ use crate::{
         definition,
         discovery::{self, Resource},
     },
-    plan::{self, Plan, Work},
+    mask::OfDesign,
+    plan::{self, Plan, Step, Work},
     verdict::{self, Failure, Reason, Subject, Verdict},
 };
+
+/// A namespace by lane and name, and whether it was created.
+type Created = BTreeMap<(u16, String), Arc<OnceCell<()>>>;
 
 /// Applies the direct steps of one plan.
 pub(crate) struct Direct {
     plan: Arc<Plan>,
     /// By lane.
     clusters: Vec<Arc<Cluster>>,
-    /// Namespaces that were created because they were missing (D14), by lane and name: once each.
-    created: Mutex<BTreeMap<(u16, String), Arc<OnceCell<()>>>>,
+    /// Namespaces that were created because they were missing (D14): once each.
+    created: Mutex<Created>,
+    secrets: OfDesign,
 }
 
 impl Direct {
     pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>) -> Self {
-        Self { plan, clusters, created: Mutex::default() }
+        let secrets = plan.steps.iter().filter_map(Step::direct).filter(|direct| direct.head.is_secret());
+        let secrets = OfDesign::new(secrets.map(|direct| direct.manifest.clone()).collect());
+        Self { plan, clusters, created: Mutex::default(), secrets }
     }
 
     async fn apply(&self, direct: &plan::Direct, order: &Order) -> Attempt {
@@ -66,6 +73,7 @@ impl Direct {
             force: options.force_conflicts,
             attempt: order.attempt,
             lost_since: order.lost_since,
+            secrets: &self.secrets,
         };
         let outcome = apply::apply(cluster, &patch, order.answer_by).await;
         attempt.sent = 1;
@@ -140,6 +148,7 @@ impl Direct {
                 force: false,
                 attempt: 1,
                 lost_since: None,
+                secrets: &self.secrets,
             };
             apply::apply(cluster, &patch, order.answer_by).await.result.map(|_| ())
         };

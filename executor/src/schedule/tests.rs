@@ -155,6 +155,39 @@ fn retry_ends_with_the_tries_or_the_budget() {
 }
 
 #[test]
+fn last_try_comes_when_patience_ends() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let patience = Patience { budget: Duration::from_secs(4), tries: 100 };
+    let unknown = || End::Again { after: None, patience, lost: false };
+    let mut at = now;
+    loop {
+        let commands = schedule.handle(end(0, EAST, unknown()), at);
+        let [Command::Pause { until, .. }] = commands[..] else { break };
+        at = until;
+        let _ = schedule.handle(Event::Woken { step: StepIx(0), lane: EAST }, at);
+    }
+    assert_eq!(at - now, patience.budget);
+}
+
+#[test]
+fn unit_whose_time_went_by_while_it_waited_for_its_place_is_not_started_again() {
+    let now = Instant::now();
+    let nodes = [node(&[EAST], &[], &[]), node(&[EAST], &[], &[]), node(&[EAST], &[], &[0])];
+    let mut schedule = schedule(&nodes, 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let soon = now + Duration::from_secs(1);
+    let commands = schedule.handle(end(0, EAST, again(Some(Duration::from_secs(1)), false)), soon);
+    assert_eq!(started(&commands), [(1, 0)]);
+    // The other one takes all of the first one's time.
+    let _ = schedule.handle(Event::Woken { step: StepIx(0), lane: EAST }, now + Duration::from_secs(2));
+    let commands = schedule.handle(end(1, EAST, End::Succeeded), now + TIMEOUT);
+    assert_eq!(settled(&commands), [(1, Ending::Succeeded), (0, Ending::Failed)]);
+    assert_eq!(started(&commands), [(2, 0)]);
+}
+
+#[test]
 fn trouble_of_one_kind_does_not_use_up_the_tries_of_another() {
     let now = Instant::now();
     let mut schedule = schedule(&[node(&[EAST], &[], &[])], 1);

@@ -73,11 +73,15 @@ fn component<'t>(
     let metadata = nested(&mut reader, &map, "metadata", &position);
     let annotation = reader.flag(metadata.and_then(|m| m.get("isAnnotation")), || position.field(Field::Annotation));
     let depends_on = reader.depends_on(metadata.and_then(|m| m.get("dependsOn")), || position.field(Field::DependsOn));
-    let definition = nested(&mut reader, &map, "component", &position);
+    // A drawing is never sent anywhere: whatever else is wrong with it does no harm.
+    let mut nested = |key: &str| match annotation {
+        true => map.get(key).and_then(Node::as_map),
+        false => self::nested(&mut reader, &map, key, &position),
+    };
+    let definition = nested("component");
     let kind = definition.and_then(|d| d.get("kind"));
     let version = definition.and_then(|d| d.get("version"));
-    let model = nested(&mut reader, &map, "model", &position);
-    let reference = nested(&mut reader, &map, "modelReference", &position);
+    let (model, reference) = (nested("model"), nested("modelReference"));
     let model_name = first([model.and_then(|m| m.get("name")), reference.and_then(|m| m.get("name"))]);
     let in_model = |m: Option<&'_ Map<'t>>| -> Option<Node<'t>> { m?.get("model")?.get(&["version"]).cloned() };
     let model_version = [in_model(model), in_model(reference)]
@@ -93,7 +97,6 @@ fn component<'t>(
         model: place(model_name),
     };
     let (kind, api_version, model, model_version) = if annotation {
-        // A drawing is never sent anywhere: whatever is wrong with it does no harm.
         let text = |node: Option<&Node<'t>>| node.and_then(super::fields::scalar).unwrap_or_default();
         (text(kind), text(version), text(model_name), Cow::Borrowed(""))
     } else {

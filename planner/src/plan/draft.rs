@@ -13,6 +13,8 @@ use crate::route::{self, Route, Unusable};
 /// A semantic component on its way to a step.
 pub(super) struct Draft<'t, 'r> {
     pub(super) component: Component<'t>,
+    /// Whether it has a `displayName`, which is what others may depend on (S9), and not just the name of its object.
+    pub(super) displayed: bool,
     /// The name of its object.
     pub(super) name: String,
     /// The namespace of its object; none for kinds known to have none.
@@ -70,12 +72,13 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 continue;
             }
             let mut check = Check { component, unread: &unread, problems: &mut *problems, warnings: &mut *warnings };
+            let displayed = !check.component.name.is_empty();
             let draft = check.draft(found, registries, default_namespace);
             let component = check.component;
             let (name, namespace, route, unusable) = draft;
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
-            self.semantic.push(Draft { component, name, namespace, route, unusable, registrant, chart });
+            self.semantic.push(Draft { component, displayed, name, namespace, route, unusable, registrant, chart });
         }
         self.same_objects(problems);
     }

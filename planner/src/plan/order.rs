@@ -26,7 +26,8 @@ const MOST_CYCLES: usize = 1_000;
 pub(super) fn edges(drafts: &Drafts<'_, '_>, problems: &mut Vec<Problem>, warnings: &mut Vec<Warning>) -> Edges {
     let mut names = Names::default();
     for (draft, number) in drafts.semantic.iter().zip(0..) {
-        names.add(&draft.component.name, draft.component.position.key(), Some(number));
+        let name = if draft.displayed { draft.component.name.as_ref() } else { "" };
+        names.add(name, draft.component.position.key(), Some(number));
     }
     for (drawing, set_aside) in drafts.drawings.iter().zip(&drafts.set_aside) {
         names.add(&set_aside.name, drawing.position.as_deref(), None);
@@ -37,7 +38,11 @@ pub(super) fn edges(drafts: &Drafts<'_, '_>, problems: &mut Vec<Problem>, warnin
         problems.extend(cycles.into_iter().map(|cycle| on_cycle(&drafts.semantic, &names, cycle)));
         if more > 0 {
             let message = format!("there are {more} more cycles; take away those that are told first");
-            problems.push(drafts.semantic[last as usize].component.problem(Kind::DependencyCycle, Field::DependsOn, message));
+            problems.push(drafts.semantic[last as usize].component.problem(
+                Kind::DependencyCycle,
+                Field::DependsOn,
+                message,
+            ));
         }
         return Edges { implicit: Graph::new(declared.len(), []), declared };
     }

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Drafts};
 use super::order::Edges;
-use super::{Operation, Step};
+use super::{Operation, Payload, Step};
 use crate::design::Component;
 use crate::graph::{self, Graph};
 use crate::manifest::{self, Marks};
@@ -64,7 +64,7 @@ fn step(
         runs_after,
         wave,
         route,
-        payload,
+        payload: Payload(payload),
         chart: chart.filter(|_| charts).cloned(),
     }
 }

@@ -133,7 +133,7 @@ pub(crate) fn edges(plan: &Plan) -> Vec<String> {
 /// The object of the only step.
 pub(crate) fn manifest(plan: &Plan) -> Value {
     assert_eq!(plan.steps.len(), 1);
-    serde_json::from_str(&plan.steps[0].payload).unwrap()
+    serde_json::from_str(&plan.steps[0].payload.0).unwrap()
 }
 
 /// Warnings as `CODE field`.

@@ -1,10 +1,12 @@
 //! Tests of the whole, against a real control plane.
 
+mod demo;
 mod deploy;
 mod design;
 mod faults;
 mod grpcurl;
 mod pair;
+mod readme;
 mod sandbox;
 mod secrets;
 mod trace;

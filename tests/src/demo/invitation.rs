@@ -1,0 +1,95 @@
+//! What to try while everything is up.
+
+use std::{env, path::Path};
+
+use serde_json::json;
+
+use super::{
+    design,
+    screen::{Paint, Screen},
+    world::World,
+};
+
+/// Where a request for the two clusters of ours lies in the repository.
+const REQUEST: &str = "tests/examples/shop-request.json";
+
+/// Shows lines to copy; `run_id` is the run that was shown.
+pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::Result<()> {
+    let (planner, executor) = (world.planner.address(), world.executor.address());
+    let grpcurl = typed(&world.grpcurl);
+    let request = if world.is_own() {
+        let request = json!({"design": {"document": design::TEXT}, "clusters": world.cluster_names()});
+        world.folder.write("request.json", &format!("{request:#}\n"))?
+    } else {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?.join(REQUEST)
+    };
+
+    screen.heading("All of it stays up until Ctrl-C. To try meanwhile, in another terminal:")?;
+    screen.line("")?;
+    say(screen, "deploy by hand: what Plan answers is what Execute takes (change the request, and see what changes)")?;
+    copy(
+        screen,
+        &format!(
+            "{grpcurl} -plaintext -d @ {planner} switchyard.v1.PlannerService/Plan < {} \\\n  \
+             | {grpcurl} -plaintext -d @ {executor} switchyard.v1.ExecutorService/Execute",
+            typed(&request),
+        ),
+    )?;
+    say(screen, "the runs so far, and the one above once more")?;
+    copy(screen, &format!("{grpcurl} -plaintext {executor} switchyard.v1.ExecutorService/ListRuns"))?;
+    copy(
+        screen,
+        &format!(
+            "{grpcurl} -plaintext -d '{{\"run_id\": \"{run_id}\"}}' {executor} switchyard.v1.ExecutorService/WatchRun"
+        ),
+    )?;
+    say(screen, "what the services can do; no proto file is needed")?;
+    copy(screen, &format!("{grpcurl} -plaintext {planner} describe switchyard.v1.PlanRequest"))?;
+    say(screen, "the objects on the clusters")?;
+    for name in world.cluster_names() {
+        let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(world.kubeconfig()), quoted(name));
+        copy(screen, &format!("{kubectl} -n shop get configmap,secret,service,deployment,offer --show-labels"))?;
+    }
+    if world.is_own() {
+        say(screen, "to remove what was put there (undeploying by plan is still to come)")?;
+        for name in world.cluster_names() {
+            let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(world.kubeconfig()), quoted(name));
+            copy(screen, &format!("{kubectl} delete namespace/shop crd/offers.shop.example"))?;
+        }
+    }
+    Ok(())
+}
+
+fn say(screen: &mut Screen, text: &str) -> std::io::Result<()> {
+    screen.line(format!("  {}", screen.paint(Paint::Faint, format!("# {text}"))))
+}
+
+fn copy(screen: &mut Screen, text: &str) -> std::io::Result<()> {
+    text.lines().try_for_each(|line| screen.line(format!("  {line}")))
+}
+
+/// A path as it is to be typed here: short, if it lies below the current folder.
+fn typed(path: &Path) -> String {
+    let here = env::current_dir().ok();
+    let short = here.and_then(|here| path.strip_prefix(here).ok()).filter(|path| !path.as_os_str().is_empty());
+    quoted(&short.unwrap_or(path).to_string_lossy())
+}
+
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_split_them() {
+        assert_eq!(quoted("kind-east"), "kind-east");
+        assert_eq!(quoted("it's here"), r"'it'\''s here'");
+    }
+}

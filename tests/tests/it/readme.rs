@@ -1,0 +1,44 @@
+//! What the README says is true.
+
+use std::{fs, path::Path, process::Command};
+
+use switchyard_tests::sandbox::{Tool, Toolbox};
+
+use crate::pair::Pair;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+#[tokio::test]
+async fn grpcurl_pipe_of_the_readme_works_as_printed() {
+    let pair = Pair::shared().await;
+    let readme = read("README.md");
+    let pipe = readme.split("```").find(|block| block.contains("PlannerService/Plan <")).unwrap();
+    let pipe = pipe.trim_start_matches("sh");
+    assert_eq!((pipe.matches("localhost:7001").count(), pipe.matches("localhost:7002").count()), (1, 1));
+    let pipe = pipe
+        .replace("localhost:7001", &pair.planner.address().to_string())
+        .replace("localhost:7002", &pair.executor.address().to_string());
+    let tools = Toolbox::get(&[Tool::Grpcurl]).await.unwrap();
+    let folder = tools.path(Tool::Grpcurl).unwrap().parent().unwrap().display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &pipe]).current_dir(root()).env("PATH", format!("{folder}:{path}"));
+    let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("VERDICT_SUCCEEDED"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn code_of_the_readme_is_the_example_that_is_compiled() {
+    let example = read("tests/examples/deploy.rs");
+    let (_, code) = example.split_once("\n\n").unwrap();
+    assert!(read("README.md").contains(&format!("```rust\n{code}```")), "README.md shows something else than\n{code}");
+}
