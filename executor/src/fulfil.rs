@@ -7,7 +7,8 @@ use std::{future::Future, sync::Arc};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    cluster::apply::Change,
+    cluster::Change,
+    diff::FieldDiff,
     run::Control,
     schedule::{Lane, StepIx},
     verdict::Verdict,
@@ -52,11 +53,25 @@ pub(crate) struct Attempt {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Attempt {
+    /// An attempt that proved success.
+    pub(crate) fn done(done: Done, sent: u32) -> Self {
+        Self { result: Ok(done), sent, warnings: Vec::new() }
+    }
+
+    /// An attempt that ended before anything was sent.
+    pub(crate) fn ended(verdict: Verdict) -> Self {
+        Self { result: Err(verdict), sent: 0, warnings: Vec::new() }
+    }
+}
+
 /// Proven success.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) change: Change,
     pub(crate) object: switchyard_proto::v1::ObjectRef,
+    /// In a dry run: what would change.
+    pub(crate) diff: Vec<FieldDiff>,
 }
 
 /// Carries attempts out.

@@ -269,8 +269,8 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
         lanes: lanes.into_iter().collect(),
         manifest: Bytes::from(route.manifest),
         head,
-        kind_in_design: false,
-        namespace_in_design: false,
+        kind_by: None,
+        namespace_by: None,
     })
 }
 
@@ -294,6 +294,7 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         },
         create_namespaces: options.create_namespaces,
         wait_until_ready: options.wait_until_ready,
+        delete_foreign: options.delete_foreign,
         goes_on_without_client,
     })
 }

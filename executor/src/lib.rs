@@ -6,6 +6,7 @@
 
 mod attributes;
 mod cluster;
+mod diff;
 mod fulfil;
 mod intake;
 mod journal;

@@ -1,6 +1,6 @@
 //! A plan as the executor works on it: verified, with names turned into positions.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -37,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) default_namespace: String,
     pub(crate) create_namespaces: bool,
     pub(crate) wait_until_ready: bool,
+    pub(crate) delete_foreign: bool,
     pub(crate) goes_on_without_client: bool,
 }
 
@@ -65,10 +66,10 @@ pub(crate) struct Direct {
     /// The object as JSON, exactly as the plan has it.
     pub(crate) manifest: Bytes,
     pub(crate) head: Head,
-    /// Whether a component of the design defines the kind.
-    pub(crate) kind_in_design: bool,
-    /// Whether a component of the design is the namespace.
-    pub(crate) namespace_in_design: bool,
+    /// The step that defines the kind, if the design brings it along.
+    pub(crate) kind_by: Option<StepIx>,
+    /// The step that is the namespace, if the design brings it along.
+    pub(crate) namespace_by: Option<StepIx>,
 }
 
 /// What an object says of itself.
@@ -110,7 +111,7 @@ impl Head {
     }
 
     pub(crate) fn is_definition(&self) -> bool {
-        self.kind == definition::KIND && self.group() == definition::GROUP
+        definition::is_definition(&self.api_version, &self.kind)
     }
 
     fn is_namespace(&self) -> bool {
@@ -132,18 +133,21 @@ impl Direct {
 impl Plan {
     /// Marks the objects whose kind or namespace the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
-        let objects = || self.steps.iter().filter_map(Step::direct);
-        let kinds: BTreeSet<_> = objects().filter_map(Direct::defines).collect();
-        let namespaces: BTreeSet<_> = objects()
-            .filter(|direct| direct.head.is_namespace())
-            .map(|direct| direct.head.metadata.name.clone())
+        let objects = || {
+            let steps = self.steps.iter().enumerate();
+            steps.filter_map(|(ix, step)| step.direct().map(|direct| (StepIx(ix as u32), direct)))
+        };
+        let kinds: BTreeMap<_, _> = objects().filter_map(|(ix, direct)| Some((direct.defines()?, ix))).collect();
+        let namespaces: BTreeMap<_, _> = objects()
+            .filter(|(_, direct)| direct.head.is_namespace())
+            .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
         for step in &mut self.steps {
             let Work::Direct(direct) = &mut step.work else { continue };
             let head = &direct.head;
-            direct.kind_in_design = kinds.contains(&(head.group().to_owned(), head.kind.clone()));
+            direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);
-            direct.namespace_in_design = namespaces.contains(namespace);
+            direct.namespace_by = namespaces.get(namespace).copied();
         }
     }
 }
@@ -154,6 +158,12 @@ impl Step {
             Work::Direct(direct) => Some(direct),
             Work::Adapter { .. } => None,
         }
+    }
+
+    /// Steps that come before this one, for whatever reason; once each.
+    pub(crate) fn before(&self) -> impl Iterator<Item = StepIx> {
+        let also = self.runs_after.iter().filter(|ix| !self.depends_on.contains(ix));
+        self.depends_on.iter().chain(also).copied()
     }
 
     pub(crate) fn route(&self) -> v1::Route {

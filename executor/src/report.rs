@@ -9,7 +9,8 @@ use prost::Message;
 use switchyard_proto::v1;
 
 use crate::{
-    cluster::apply::Change,
+    cluster::Change,
+    diff::FieldDiff,
     plan::{Plan, Step},
     schedule::{Ending, StepIx, UnitOutcome},
     verdict::Failure,
@@ -48,12 +49,18 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
+pub(crate) fn field_diff(field: FieldDiff) -> v1::FieldDiff {
+    v1::FieldDiff { path: field.path, before: field.before, after: field.after }
+}
+
 impl From<Change> for v1::Change {
     fn from(change: Change) -> Self {
         match change {
             Change::Created => Self::Created,
             Change::Configured => Self::Configured,
             Change::Unchanged => Self::Unchanged,
+            Change::Removed => Self::Removed,
+            Change::Absent => Self::Absent,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -119,6 +119,10 @@ struct Driver<F> {
     ended: Vec<Option<Ended>>,
     /// The failure of each step that others are withheld by.
     failures: HashMap<StepIx, Failure>,
+    /// Steps that failed for certain on some cluster.
+    refused: HashSet<StepIx>,
+    /// Dry run: steps that would be withheld, and the failure that would hold them back.
+    held: HashMap<StepIx, StepIx>,
     began: Instant,
     cancelled_because: String,
     finished: bool,
@@ -141,8 +145,9 @@ impl<F: Fulfil> Driver<F> {
                     Work::Direct(direct) => direct.lanes.clone(),
                     Work::Adapter { .. } => Vec::new(),
                 },
-                depends_on: step.depends_on.clone(),
-                runs_after: step.runs_after.clone(),
+                // A dry run checks what comes behind a failing step too, after it (D20).
+                depends_on: if plan.dry_run { Vec::new() } else { step.depends_on.clone() },
+                runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
             })
             .collect();
         let limits: Vec<_> = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit))).collect();
@@ -157,6 +162,8 @@ impl<F: Fulfil> Driver<F> {
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
+            refused: HashSet::new(),
+            held: HashMap::new(),
             began: Instant::now(),
             cancelled_because: String::new(),
             finished: false,
@@ -261,6 +268,17 @@ impl<F: Fulfil> Driver<F> {
         let (last, end) = match attempt.result {
             Ok(done) => (Ok(done), End::Succeeded),
             Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
+            Err(Verdict::Unknown { failure, provider }) => {
+                let refused = provider.filter(|step| self.refused.contains(step));
+                let provided = refused.and_then(|step| self.failures.get(&step));
+                match provided {
+                    None => (Err(failure), End::Indeterminate),
+                    Some(cause) => {
+                        let message = format!("{}, which would fail itself: {}", failure.message, cause.message);
+                        (Err(Failure { message, ..failure }), End::Failed)
+                    }
+                }
+            }
             Err(Verdict::Again { failure, after, patience, lost }) => {
                 unit.lost |= lost;
                 (Err(failure), End::Again { after, patience, lost })
@@ -289,6 +307,9 @@ impl<F: Fulfil> Driver<F> {
     }
 
     fn conclude(&mut self, step: StepIx, lane: Lane, outcome: UnitOutcome) {
+        if outcome == UnitOutcome::Failed {
+            self.refused.insert(step);
+        }
         let Driver { open, plan, journal, failures, cancelled_because, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
@@ -310,6 +331,7 @@ impl<F: Fulfil> Driver<F> {
                     Some(Ok(done)) => {
                         target.change = v1::Change::from(done.change).into();
                         target.object = Some(done.object);
+                        target.diff = done.diff.into_iter().map(report::field_diff).collect();
                     }
                     Some(Err(mut failure)) => {
                         if unit.sent > 1 {
@@ -350,6 +372,10 @@ impl<F: Fulfil> Driver<F> {
                 because
             }
         };
+        if let Some((by, root)) = self.would_be_withheld(ix) {
+            result.would_be_withheld = Some(self.withheld(by, root).0);
+            self.held.insert(ix, root);
+        }
         match self.open.remove(&ix) {
             Some(mut open) => {
                 // In the plan's order, not in that of arrival.
@@ -382,6 +408,16 @@ impl<F: Fulfil> Driver<F> {
         }
         self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
         self.journal.append(Entry::StepResult(result));
+    }
+
+    /// Which dependency would hold the step back if the run were a real one, and which failure would (D20).
+    fn would_be_withheld(&self, ix: StepIx) -> Option<(StepIx, StepIx)> {
+        if !self.plan.dry_run {
+            return None;
+        }
+        self.plan.steps[ix.0 as usize].depends_on.iter().find_map(|&by| {
+            self.held.get(&by).map(|&root| (by, root)).or_else(|| self.refused.contains(&by).then_some((by, by)))
+        })
     }
 
     fn withheld(&self, by: StepIx, root: StepIx) -> (v1::Withheld, String) {

@@ -157,11 +157,7 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
 /// What later work fills is refused with a sentence; it never pretends.
 fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
     let adapter = plan.steps.iter().find(|step| matches!(step.work, Work::Adapter { .. }));
-    let missing = if plan.operation == v1::Operation::Undeploy {
-        "undeploying is not implemented yet".into()
-    } else if plan.dry_run {
-        "dry runs are not implemented yet".into()
-    } else if plan.options.wait_until_ready {
+    let missing = if plan.options.wait_until_ready {
         "wait_until_ready is not implemented yet".into()
     } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
         "include_dependencies is not implemented yet; plan without it".into()

@@ -9,7 +9,10 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::{mask::Secrets, schedule::Patience};
+use crate::{
+    mask::Secrets,
+    schedule::{Patience, StepIx},
+};
 
 /// Longest text of a server that is passed on, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -43,6 +46,10 @@ pub(crate) enum Reason {
     ManifestInvalid,
     Internal,
     Cancelled,
+    NotOurs,
+    ForeignContents,
+    Protected,
+    FinalizersPending,
 }
 
 impl Reason {
@@ -75,6 +82,10 @@ impl Reason {
             Self::ManifestInvalid => "MANIFEST_INVALID",
             Self::Internal => "INTERNAL",
             Self::Cancelled => "CANCELLED",
+            Self::NotOurs => "NOT_OURS",
+            Self::ForeignContents => "FOREIGN_CONTENTS",
+            Self::Protected => "PROTECTED",
+            Self::FinalizersPending => "FINALIZERS_PENDING",
         }
     }
 
@@ -92,6 +103,7 @@ impl Reason {
             | Self::ConversionUnavailable
             | Self::DefinitionNotServed
             | Self::BeingDeleted
+            | Self::FinalizersPending
             | Self::Cancelled => true,
             Self::Conflict
             | Self::Immutable
@@ -106,6 +118,9 @@ impl Reason {
             | Self::UnexpectedAnswer
             | Self::DefinitionRejected
             | Self::ManifestInvalid
+            | Self::NotOurs
+            | Self::ForeignContents
+            | Self::Protected
             | Self::Internal => false,
         }
     }
@@ -141,6 +156,9 @@ pub(crate) enum Verdict {
     Refused(Failure),
     /// Not done, or not known to be done, and worth another try.
     Again { failure: Failure, after: Option<Duration>, patience: Patience, lost: bool },
+    /// Nobody can tell: a write that could not be checked, or a dry run of what another component would make possible. If
+    /// that one, the `provider`, would fail itself, this would fail.
+    Unknown { failure: Failure, provider: Option<StepIx> },
 }
 
 /// What a request was about, for messages and for how patient to be.
@@ -290,6 +308,92 @@ pub(crate) fn unproven(subject: &Subject<'_>, status: StatusCode) -> Verdict {
     Verdict::Again { failure, after: None, patience: patience(30, 2), lost: true }
 }
 
+/// The verdict on a read without an answer: nothing can have been changed by it.
+pub(crate) fn unread(subject: &Subject<'_>, why: &Unanswered) -> Verdict {
+    let (reason, patience) = match why {
+        Unanswered::NotSent(_) => (Reason::Unreachable, UNREACHABLE),
+        Unanswered::Lost(_) | Unanswered::Silent(_) => (Reason::Timeout, ODD),
+    };
+    let text = format!("cluster {} did not say what {} is: {why}", subject.cluster, name(subject));
+    Verdict::Again { failure: Failure::new(reason, text), after: None, patience, lost: false }
+}
+
+/// The verdict on an object whose name makes no path.
+pub(crate) fn no_path(error: &http::Error) -> Verdict {
+    Verdict::Refused(Failure::new(Reason::ManifestInvalid, format!("the object has no usable path: {error}")))
+}
+
+/// The verdict on a success that does not show the object.
+pub(crate) fn odd(subject: &Subject<'_>, what: &str) -> Verdict {
+    let text = format!("cluster {} answered something else than {}: {what}", subject.cluster, name(subject));
+    Verdict::Refused(Failure::new(Reason::UnexpectedAnswer, text))
+}
+
+/// The verdict on a definition or namespace that cannot be looked into: what is in it is not put at risk.
+pub(crate) fn contents_unknown(subject: &Subject<'_>, why: &str) -> Verdict {
+    let text = format!("{} is kept: what it holds outside the design cannot be told: {}", name(subject), capped(why));
+    Verdict::Refused(Failure::new(Reason::ApiUnavailable, text))
+}
+
+/// What a component of the design would have made possible before this one, in a real run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Providers<'a> {
+    /// Step and component that define the kind.
+    pub(crate) kind: Option<(StepIx, &'a str)>,
+    /// Step and component that are the namespace.
+    pub(crate) namespace: Option<(StepIx, &'a str)>,
+    /// Whether the run would create a missing namespace by itself.
+    pub(crate) creates_namespaces: bool,
+}
+
+/// The verdict of a dry run (D20): what fails only because nothing was created before it cannot be told.
+pub(crate) fn rehearsed(verdict: Verdict, subject: &Subject<'_>, providers: Providers<'_>) -> Verdict {
+    let cannot_tell = |failure: Failure, because: String, provider| Verdict::Unknown {
+        failure: Failure { message: format!("cannot tell in a dry run: {because}"), ..failure },
+        provider,
+    };
+    match verdict {
+        Verdict::Refused(failure) | Verdict::Again { failure, .. } if failure.reason == Reason::KindUnknown => {
+            match providers.kind {
+                Some((step, component)) => {
+                    let because = format!("kind {} is defined by component {component}", subject.kind);
+                    cannot_tell(failure, because, Some(step))
+                }
+                None => Verdict::Refused(failure),
+            }
+        }
+        Verdict::Refused(failure) | Verdict::Again { failure, .. } if failure.reason == Reason::NamespaceNotFound => {
+            match providers.namespace {
+                Some((step, component)) => {
+                    let because = format!("namespace {} is created by component {component}", subject.namespace);
+                    cannot_tell(failure, because, Some(step))
+                }
+                None if providers.creates_namespaces => {
+                    let because = format!("namespace {} would be created first", subject.namespace);
+                    cannot_tell(failure, because, None)
+                }
+                None => Verdict::Refused(failure),
+            }
+        }
+        // A webhook with side effects says so instead of deciding (case 83).
+        Verdict::Refused(failure) if failure.message.contains("does not support dry run") => {
+            let because = failure.message.clone();
+            cannot_tell(failure, because, None)
+        }
+        verdict => verdict,
+    }
+}
+
+/// How an object is called in messages.
+pub(crate) fn name(subject: &Subject<'_>) -> String {
+    let Subject { cluster, namespace, kind, name, .. } = subject;
+    if namespace.is_empty() {
+        format!("{kind} {name} on cluster {cluster}")
+    } else {
+        format!("{kind} {namespace}/{name} on cluster {cluster}")
+    }
+}
+
 /// The verdict on an object that was applied while it is on its way out: it will be gone (case 42).
 pub(crate) fn being_deleted(subject: &Subject<'_>) -> Verdict {
     let Subject { cluster, kind, name, .. } = subject;
@@ -390,12 +494,8 @@ impl Class {
     }
 
     fn sentence(&self, subject: &Subject<'_>, code: StatusCode, text: &str) -> String {
-        let Subject { cluster, namespace, kind, name, .. } = subject;
-        let what = if namespace.is_empty() {
-            format!("{kind} {name} on cluster {cluster}")
-        } else {
-            format!("{kind} {namespace}/{name} on cluster {cluster}")
-        };
+        let Subject { cluster, namespace, kind, .. } = subject;
+        let what = name(subject);
         match self.reason {
             Reason::CredentialsRejected => format!("the credentials are no longer accepted by cluster {cluster}"),
             Reason::Forbidden => format!("{what} is forbidden: {text}"),

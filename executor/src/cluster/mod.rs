@@ -6,8 +6,11 @@ pub(crate) mod access;
 pub(crate) mod apply;
 mod breaker;
 mod client;
+mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
+mod object;
+pub(crate) mod remove;
 
 use std::sync::Arc;
 
@@ -22,7 +25,10 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 use self::{breaker::Breaker, client::Version, discovery::Discovery};
-use crate::{attributes, verdict::Unanswered};
+use crate::{
+    attributes,
+    verdict::{Answer, Unanswered},
+};
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
@@ -72,11 +78,29 @@ pub(crate) struct Target<'a> {
     pub(crate) attempt: u32,
 }
 
+/// What changed, or in a dry run would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Created,
+    Configured,
+    Unchanged,
+    Removed,
+    /// It was not there to be removed.
+    Absent,
+}
+
 /// A complete answer.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// The answer as far as it is classified.
+    fn answer(&self) -> Answer<'_> {
+        Answer { status: self.status, retry_after: retry_after(&self.headers), body: &self.body }
+    }
 }
 
 #[derive(Deserialize)]
@@ -214,6 +238,11 @@ impl Cluster {
         self.discovery.find(self, api_version, kind, since, by).await
     }
 
+    /// Forgets what the group version was said to serve.
+    fn forget(&self, api_version: &str) {
+        self.discovery.forget(api_version);
+    }
+
     /// Whether `resource_version` was written since the cluster was proven workable; none when the cluster did not say.
     fn is_since_baseline(&self, resource_version: &str) -> Option<bool> {
         Some(resource_version.parse::<u64>().ok()? > self.baseline?)
@@ -257,7 +286,7 @@ fn without_credentials(url: &http::Uri) -> String {
 }
 
 /// The warnings of an answer (RFC 9111 section 5.5 as Kubernetes uses it: `299 - "text"`).
-pub(crate) fn warnings(headers: &HeaderMap) -> Vec<String> {
+fn warnings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WARNING).into_iter().filter_map(|value| value.to_str().ok());
     values
         .map(|value| match value.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')) {
@@ -268,7 +297,7 @@ pub(crate) fn warnings(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// How long the server asked to wait (RFC 9110 section 10.2.3, in seconds, as API servers send it).
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 

@@ -1,4 +1,4 @@
-//! The direct path: applies a step's object to one cluster (S18).
+//! The direct path: applies a step's object to one cluster, removes it, or asks what either would do (S18, S20, S22).
 
 use std::{
     collections::BTreeMap,
@@ -6,22 +6,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use switchyard_proto::v1::ObjectRef;
+use switchyard_proto::v1::{ObjectRef, Operation};
 use tokio::sync::OnceCell;
 
 use super::{Attempt, Done, Fulfil, Order};
 use crate::{
     cluster::{
-        Cluster,
-        apply::{self, Patch},
+        Change, Cluster,
+        apply::{self, Applied, Patch},
         definition,
         discovery::{self, Resource},
+        remove::{self, Removal},
     },
+    diff::FieldDiff,
     plan::{self, Plan, Work},
-    verdict::{self, Failure, Reason, Subject, Verdict},
+    schedule::StepIx,
+    verdict::{self, Failure, Providers, Reason, Subject, Verdict},
 };
 
-/// Applies the direct steps of one plan.
+/// Carries out the direct steps of one plan.
 pub(crate) struct Direct {
     plan: Arc<Plan>,
     /// By lane.
@@ -30,114 +33,162 @@ pub(crate) struct Direct {
     created: Mutex<BTreeMap<(u16, String), Arc<OnceCell<()>>>>,
 }
 
+/// What the cases of one attempt have in common.
+struct Task<'a> {
+    cluster: &'a Cluster,
+    direct: &'a plan::Direct,
+    order: &'a Order,
+    subject: Subject<'a>,
+    resource: Resource,
+}
+
 impl Direct {
     pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>) -> Self {
         Self { plan, clusters, created: Mutex::default() }
     }
 
-    async fn apply(&self, direct: &plan::Direct, order: &Order) -> Attempt {
-        let cluster = &self.clusters[order.lane.0 as usize];
+    async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
+        let cluster = &*self.clusters[order.lane.0 as usize];
         let head = &direct.head;
         let options = &self.plan.options;
-        let mut subject = Subject {
+        let subject = Subject {
             cluster: &cluster.name,
             api_version: &head.api_version,
             kind: &head.kind,
             namespace: head.metadata.namespace.as_deref().unwrap_or(&options.default_namespace),
             name: &head.metadata.name,
-            kind_in_design: direct.kind_in_design,
-            namespace_in_design: direct.namespace_in_design,
+            kind_in_design: direct.kind_by.is_some(),
+            namespace_in_design: direct.namespace_by.is_some(),
         };
-        let mut attempt = Attempt { result: Err(Verdict::Refused(internal())), sent: 0, warnings: Vec::new() };
-        let resource = match self.resource(cluster, &subject, order).await {
+        // What is known will do if it holds the kind; what is not known is asked for anew.
+        let since = tokio::time::Instant::now();
+        let found = cluster.find(subject.api_version, subject.kind, since, order.answer_by).await;
+        let undeploys = self.plan.operation == Operation::Undeploy;
+        let resource = match found {
             Ok(resource) => resource,
-            Err(verdict) => return Attempt { result: Err(verdict), ..attempt },
-        };
-        if !resource.namespaced {
-            if subject.namespace != options.default_namespace {
-                attempt.warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
+            // No kind, no objects: but only if the cluster said so (D18, case 67).
+            Err(discovery::Error::Unknown { .. }) if undeploys => {
+                return Attempt::done(absent(&subject), 0);
             }
-            subject.namespace = "";
+            Err(discovery::Error::Unknown { near }) => {
+                let verdict = verdict::kind_unknown(&subject, near.as_deref());
+                return Attempt::ended(self.tell(verdict, &subject, direct));
+            }
+            Err(discovery::Error::Failed(why)) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
+        };
+        let mut warnings = Vec::new();
+        let mut task = Task { cluster, direct, order, subject, resource };
+        if !task.resource.namespaced {
+            if task.subject.namespace != options.default_namespace {
+                warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
+            }
+            task.subject.namespace = "";
         }
-        let patch = Patch {
-            subject: subject.clone(),
-            resource: &resource,
-            manifest: direct.manifest.clone(),
-            force: options.force_conflicts,
-            attempt: order.attempt,
-            lost_since: order.lost_since,
+        let mut attempt = match (undeploys, self.plan.dry_run) {
+            (false, false) => self.apply(&task).await,
+            (false, true) => self.rehearse(&task).await,
+            (true, _) => self.remove(&task).await,
         };
-        let outcome = apply::apply(cluster, &patch, order.answer_by).await;
-        attempt.sent = 1;
-        attempt.warnings.extend(outcome.warnings);
-        attempt.result = match outcome.result {
-            Err(Verdict::Refused(failure))
-                if failure.reason == Reason::NamespaceNotFound && options.create_namespaces =>
-            {
-                Err(self.create_namespace(cluster, &subject, order, failure).await)
-            }
-            Err(verdict) => Err(verdict),
-            Ok(applied) => {
-                let object = ObjectRef {
-                    api_version: head.api_version.clone(),
-                    kind: head.kind.clone(),
-                    namespace: applied.namespace,
-                    name: head.metadata.name.clone(),
-                    uid: applied.uid,
-                    resource_version: applied.resource_version,
-                };
-                let done = Done { change: applied.change, object };
-                if head.is_definition() {
-                    order.progress.written();
-                    let deadline = order.deadline;
-                    definition::served(cluster, &head.api_version, &head.metadata.name, deadline)
-                        .await
-                        .map(|()| done)
-                        .map_err(Verdict::Refused)
-                } else {
-                    Ok(done)
-                }
-            }
-        };
-        attempt
+        warnings.append(&mut attempt.warnings);
+        Attempt { warnings, ..attempt }
     }
 
-    async fn resource(&self, cluster: &Cluster, subject: &Subject<'_>, order: &Order) -> Result<Resource, Verdict> {
-        // On the first attempt whatever is known will do, if it holds the kind; a retry asks anew.
-        let since = tokio::time::Instant::now();
-        cluster.find(subject.api_version, subject.kind, since, order.answer_by).await.map_err(|error| match error {
-            discovery::Error::Unknown { near } => verdict::kind_unknown(subject, near.as_deref()),
-            discovery::Error::Failed(why) => verdict::discovery_failed(subject, &why),
-        })
+    async fn apply(&self, task: &Task<'_>) -> Attempt {
+        let Task { cluster, direct, order, subject, .. } = task;
+        let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
+        let result = match outcome.result {
+            Err(Verdict::Refused(failure))
+                if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
+            {
+                Err(self.create_namespace(task, failure).await)
+            }
+            Ok(applied) if direct.head.is_definition() => {
+                order.progress.written();
+                definition::served(cluster, subject.api_version, subject.name, order.deadline)
+                    .await
+                    .map(|()| done(subject, applied, Vec::new()))
+                    .map_err(Verdict::Refused)
+            }
+            result => result.map(|applied| done(subject, applied, Vec::new())),
+        };
+        Attempt { result, sent: 1, warnings: outcome.warnings }
+    }
+
+    async fn rehearse(&self, task: &Task<'_>) -> Attempt {
+        let outcome = apply::rehearse(task.cluster, &self.patch(task), task.order.answer_by).await;
+        let result = outcome
+            .result
+            .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
+            .map_err(|verdict| self.tell(verdict, &task.subject, task.direct));
+        Attempt { result, sent: 1, warnings: outcome.warnings }
+    }
+
+    async fn remove(&self, task: &Task<'_>) -> Attempt {
+        let order = task.order;
+        let removal = Removal {
+            subject: task.subject.clone(),
+            resource: &task.resource,
+            design_id: &self.plan.design.id,
+            delete_foreign: self.plan.options.delete_foreign,
+            dry_run: self.plan.dry_run,
+            attempt: order.attempt,
+            lost_before: order.lost_since.is_some(),
+        };
+        let accepted = || order.progress.written();
+        let outcome = remove::remove(task.cluster, &removal, order.answer_by, order.deadline, accepted).await;
+        let result = outcome.result.map(|removed| {
+            let applied = Applied {
+                change: removed.change,
+                namespace: task.subject.namespace.to_owned(),
+                uid: removed.uid,
+                resource_version: String::new(),
+            };
+            done(&task.subject, applied, Vec::new())
+        });
+        Attempt { result, sent: outcome.sent, warnings: outcome.warnings }
+    }
+
+    fn patch<'a>(&self, task: &'a Task<'a>) -> Patch<'a> {
+        Patch {
+            subject: task.subject.clone(),
+            resource: &task.resource,
+            manifest: task.direct.manifest.clone(),
+            force: self.plan.options.force_conflicts,
+            dry_run: self.plan.dry_run,
+            attempt: task.order.attempt,
+            lost_since: task.order.lost_since,
+        }
+    }
+
+    /// A dry run cannot tell what depends on something that was not created.
+    fn tell(&self, verdict: Verdict, subject: &Subject<'_>, direct: &plan::Direct) -> Verdict {
+        if !self.plan.dry_run {
+            return verdict;
+        }
+        let named = |step: StepIx| (step, self.plan.steps[step.0 as usize].component.name.as_str());
+        let providers = Providers {
+            kind: direct.kind_by.map(named),
+            namespace: direct.namespace_by.map(named),
+            creates_namespaces: self.plan.options.create_namespaces,
+        };
+        verdict::rehearsed(verdict, subject, providers)
     }
 
     /// Creates the object's namespace, once however many objects miss it, and asks for another attempt.
-    async fn create_namespace(
-        &self,
-        cluster: &Cluster,
-        subject: &Subject<'_>,
-        order: &Order,
-        missing: Failure,
-    ) -> Verdict {
+    async fn create_namespace(&self, task: &Task<'_>, missing: Failure) -> Verdict {
+        let Task { cluster, order, subject, .. } = task;
         let key = (order.lane.0, subject.namespace.to_owned());
         let cell = self.created.lock().expect("nothing panics while it holds the lock").entry(key).or_default().clone();
         let create = || async {
-            let namespace = Subject {
-                api_version: "v1",
-                kind: "Namespace",
-                namespace: "",
-                name: subject.namespace,
-                ..subject.clone()
-            };
-            let manifest = serde_json::json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": subject.namespace }
-            });
+            let name = subject.namespace;
+            let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let resource = Resource { plural: "namespaces".into(), namespaced: false };
             let patch = Patch {
-                subject: namespace,
+                subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
                 manifest: Bytes::from(manifest.to_string()),
                 force: false,
+                dry_run: false,
                 attempt: 1,
                 lost_since: None,
             };
@@ -157,15 +208,34 @@ impl Direct {
 impl Fulfil for Direct {
     async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
         match &self.plan.clone().steps[order.step.0 as usize].work {
-            Work::Direct(direct) => self.apply(direct, &order).await,
+            Work::Direct(direct) => self.carry_out(direct, &order).await,
             // Such plans are refused before they start.
-            Work::Adapter { .. } => {
-                Attempt { result: Err(Verdict::Refused(internal())), sent: 0, warnings: Vec::new() }
-            }
+            Work::Adapter { .. } => Attempt::ended(Verdict::Refused(Failure::new(
+                Reason::Internal,
+                "the step could not be carried out because of an internal error",
+            ))),
         }
     }
 }
 
-fn internal() -> Failure {
-    Failure::new(Reason::Internal, "the step could not be carried out because of an internal error")
+fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
+    let object = ObjectRef {
+        api_version: subject.api_version.to_owned(),
+        kind: subject.kind.to_owned(),
+        namespace: applied.namespace,
+        name: subject.name.to_owned(),
+        uid: applied.uid,
+        resource_version: applied.resource_version,
+    };
+    Done { change: applied.change, object, diff }
+}
+
+fn absent(subject: &Subject<'_>) -> Done {
+    let nothing = Applied {
+        change: Change::Absent,
+        namespace: String::new(),
+        uid: String::new(),
+        resource_version: String::new(),
+    };
+    done(subject, nothing, Vec::new())
 }

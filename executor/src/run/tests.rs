@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    cluster::apply::Change,
+    cluster::Change,
     journal::Reader,
     plan::{Direct, Head, Metadata, Options, Step},
     schedule::Patience,
@@ -29,7 +29,8 @@ impl Fulfil for Scripted {
         assert_ne!(name, "panics", "as the test wants it");
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
-        let done = Done { change: Change::Created, object: v1::ObjectRef { name, ..Default::default() } };
+        let done =
+            Done { change: Change::Created, object: v1::ObjectRef { name, ..Default::default() }, diff: Vec::new() };
         Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new() }
     }
 }
@@ -57,8 +58,8 @@ fn plan(text: &str) -> Arc<Plan> {
                 lanes: vec![Lane(0), Lane(1)],
                 manifest: bytes::Bytes::new(),
                 head,
-                kind_in_design: false,
-                namespace_in_design: false,
+                kind_by: None,
+                namespace_by: None,
             }),
         });
     }
@@ -76,6 +77,7 @@ fn plan(text: &str) -> Arc<Plan> {
             default_namespace: "default".into(),
             create_namespaces: false,
             wait_until_ready: false,
+            delete_foreign: false,
             goes_on_without_client: false,
         },
         steps,
