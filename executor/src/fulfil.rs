@@ -26,6 +26,8 @@ pub(crate) struct Order {
     pub(crate) answer_by: Instant,
     /// End of the step's time on this lane.
     pub(crate) deadline: Instant,
+    /// Steps which had to end before this one and did not succeed here; whether they failed for certain.
+    pub(crate) without: Vec<(StepIx, bool)>,
     pub(crate) progress: Progress,
 }
 

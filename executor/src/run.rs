@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet},
+    collections::{BinaryHeap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -119,8 +119,8 @@ struct Driver<F> {
     ended: Vec<Option<Ended>>,
     /// The failure of each step that others are withheld by.
     failures: HashMap<StepIx, Failure>,
-    /// Steps that failed for certain on some cluster.
-    refused: HashSet<StepIx>,
+    /// Units that did not succeed.
+    unsuccessful: HashMap<(StepIx, Lane), UnitOutcome>,
     /// Dry run: steps that would be withheld, and the failure that would hold them back.
     held: HashMap<StepIx, StepIx>,
     began: Instant,
@@ -162,7 +162,7 @@ impl<F: Fulfil> Driver<F> {
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
-            refused: HashSet::new(),
+            unsuccessful: HashMap::new(),
             held: HashMap::new(),
             began: Instant::now(),
             cancelled_because: String::new(),
@@ -240,9 +240,26 @@ impl<F: Fulfil> Driver<F> {
         });
         let progress = Progress { step, lane, control: self.control.clone() };
         let lost_since = unit.lost.then_some(unit.started);
-        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, progress };
-        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(open.span.clone()));
+        let span = open.span.clone();
+        let without = self.without(step, lane);
+        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress };
+        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(span));
         self.at_work.insert(task.id(), (step, lane));
+    }
+
+    /// Steps that had to end before this one and did not succeed on this lane; whether they failed for certain.
+    fn without(&self, step: StepIx, lane: Lane) -> Vec<(StepIx, bool)> {
+        let before = self.plan.steps[step.0 as usize].before();
+        let missing = before.filter_map(|ix| match self.unsuccessful.get(&(ix, lane)) {
+            Some(outcome) => Some((ix, *outcome == UnitOutcome::Failed)),
+            None => {
+                let ended = self.ended[ix.0 as usize].as_ref();
+                let not_attempted =
+                    |ended: &&Ended| matches!(ended.ending, Ending::Withheld { .. } | Ending::Cancelled);
+                ended.filter(not_attempted).map(|_| (ix, false))
+            }
+        });
+        missing.collect()
     }
 
     fn joined(&mut self, joined: Result<(Id, Attempt), JoinError>) -> Event {
@@ -268,17 +285,7 @@ impl<F: Fulfil> Driver<F> {
         let (last, end) = match attempt.result {
             Ok(done) => (Ok(done), End::Succeeded),
             Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
-            Err(Verdict::Unknown { failure, provider }) => {
-                let refused = provider.filter(|step| self.refused.contains(step));
-                let provided = refused.and_then(|step| self.failures.get(&step));
-                match provided {
-                    None => (Err(failure), End::Indeterminate),
-                    Some(cause) => {
-                        let message = format!("{}, which would fail itself: {}", failure.message, cause.message);
-                        (Err(Failure { message, ..failure }), End::Failed)
-                    }
-                }
-            }
+            Err(Verdict::Unknown(failure)) => (Err(failure), End::Indeterminate),
             Err(Verdict::Again { failure, after, patience, lost }) => {
                 unit.lost |= lost;
                 (Err(failure), End::Again { after, patience, lost })
@@ -307,8 +314,8 @@ impl<F: Fulfil> Driver<F> {
     }
 
     fn conclude(&mut self, step: StepIx, lane: Lane, outcome: UnitOutcome) {
-        if outcome == UnitOutcome::Failed {
-            self.refused.insert(step);
+        if outcome != UnitOutcome::Succeeded {
+            self.unsuccessful.insert((step, lane), outcome);
         }
         let Driver { open, plan, journal, failures, cancelled_because, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
@@ -416,7 +423,11 @@ impl<F: Fulfil> Driver<F> {
             return None;
         }
         self.plan.steps[ix.0 as usize].depends_on.iter().find_map(|&by| {
-            self.held.get(&by).map(|&root| (by, root)).or_else(|| self.refused.contains(&by).then_some((by, by)))
+            let fails = || {
+                (0..self.limits.len() as u16)
+                    .any(|lane| self.unsuccessful.get(&(by, Lane(lane))) == Some(&UnitOutcome::Failed))
+            };
+            self.held.get(&by).map(|&root| (by, root)).or_else(|| fails().then_some((by, by)))
         })
     }
 

@@ -9,10 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::{
-    mask::Secrets,
-    schedule::{Patience, StepIx},
-};
+use crate::{mask::Secrets, schedule::Patience};
 
 /// Longest text of a server that is passed on, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -156,9 +153,8 @@ pub(crate) enum Verdict {
     Refused(Failure),
     /// Not done, or not known to be done, and worth another try.
     Again { failure: Failure, after: Option<Duration>, patience: Patience, lost: bool },
-    /// Nobody can tell: a write that could not be checked, or a dry run of what another component would make possible. If
-    /// that one, the `provider`, would fail itself, this would fail.
-    Unknown { failure: Failure, provider: Option<StepIx> },
+    /// Nobody can tell: a write that could not be checked, or a dry run of what another component would make possible.
+    Unknown(Failure),
 }
 
 /// What a request was about, for messages and for how patient to be.
@@ -335,53 +331,75 @@ pub(crate) fn contents_unknown(subject: &Subject<'_>, why: &str) -> Verdict {
     Verdict::Refused(Failure::new(Reason::ApiUnavailable, text))
 }
 
-/// What a component of the design would have made possible before this one, in a real run.
+/// A component of the design that makes this one possible: it defines its kind, or is its namespace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Providers<'a> {
-    /// Step and component that define the kind.
-    pub(crate) kind: Option<(StepIx, &'a str)>,
-    /// Step and component that are the namespace.
-    pub(crate) namespace: Option<(StepIx, &'a str)>,
-    /// Whether the run would create a missing namespace by itself.
-    pub(crate) creates_namespaces: bool,
+pub(crate) struct Provider<'a> {
+    pub(crate) component: &'a str,
+    pub(crate) state: ProviderState,
 }
 
-/// The verdict of a dry run (D20): what fails only because nothing was created before it cannot be told.
-pub(crate) fn rehearsed(verdict: Verdict, subject: &Subject<'_>, providers: Providers<'_>) -> Verdict {
-    let cannot_tell = |failure: Failure, because: String, provider| Verdict::Unknown {
-        failure: Failure { message: format!("cannot tell in a dry run: {because}"), ..failure },
-        provider,
-    };
-    match verdict {
-        Verdict::Refused(failure) | Verdict::Again { failure, .. } if failure.reason == Reason::KindUnknown => {
-            match providers.kind {
-                Some((step, component)) => {
-                    let because = format!("kind {} is defined by component {component}", subject.kind);
-                    cannot_tell(failure, because, Some(step))
-                }
-                None => Verdict::Refused(failure),
-            }
-        }
-        Verdict::Refused(failure) | Verdict::Again { failure, .. } if failure.reason == Reason::NamespaceNotFound => {
-            match providers.namespace {
-                Some((step, component)) => {
-                    let because = format!("namespace {} is created by component {component}", subject.namespace);
-                    cannot_tell(failure, because, Some(step))
-                }
-                None if providers.creates_namespaces => {
-                    let because = format!("namespace {} would be created first", subject.namespace);
-                    cannot_tell(failure, because, None)
-                }
-                None => Verdict::Refused(failure),
-            }
-        }
+/// How far a provider has come on the cluster in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProviderState {
+    /// It succeeded, or may yet.
+    Sound,
+    /// It failed, or would.
+    Failed,
+    /// It ended without success and without a failure of its own: withheld, cancelled, or nobody knows.
+    Missing,
+}
+
+/// What the design itself brings along for a component.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provided<'a> {
+    pub(crate) kind: Option<Provider<'a>>,
+    pub(crate) namespace: Option<Provider<'a>>,
+    /// Whether the run creates a missing namespace by itself.
+    pub(crate) creates_namespaces: bool,
+    pub(crate) dry_run: bool,
+}
+
+/// The verdict in the light of what the design brings along. Nothing is waited for that will not come; and in a dry run, what
+/// fails only because nothing was created before it cannot be told (D20).
+pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Subject<'_>) -> Verdict {
+    let (Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) = &verdict;
+    let Subject { cluster, kind, namespace, .. } = subject;
+    let (provider, what) = match failure.reason {
+        Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
+        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is")),
         // A webhook with side effects says so instead of deciding (case 83).
-        Verdict::Refused(failure) if failure.message.contains("does not support dry run") => {
-            let because = failure.message.clone();
-            cannot_tell(failure, because, None)
+        _ if provided.dry_run && failure.message.contains("does not support dry run") => {
+            return cannot_tell(failure, &failure.message);
         }
-        verdict => verdict,
+        _ => return verdict,
+    };
+    let failure = failure.clone();
+    match provider {
+        Some(Provider { component, state: ProviderState::Failed }) => {
+            let how = if provided.dry_run { "would fail itself" } else { "failed" };
+            refused(failure, format!("{what} component {component}, which {how} on cluster {cluster}"))
+        }
+        Some(Provider { component, .. }) if provided.dry_run => {
+            cannot_tell(&failure, &format!("{what} component {component}"))
+        }
+        Some(Provider { component, state: ProviderState::Missing }) => {
+            refused(failure, format!("{what} component {component}, which did not succeed on cluster {cluster}"))
+        }
+        Some(Provider { state: ProviderState::Sound, .. }) => verdict,
+        None if provided.dry_run && failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
+            cannot_tell(&failure, &format!("namespace {namespace} would be created first"))
+        }
+        None if provided.dry_run => Verdict::Refused(failure),
+        None => verdict,
     }
+}
+
+fn refused(failure: Failure, message: String) -> Verdict {
+    Verdict::Refused(Failure { message, ..failure })
+}
+
+fn cannot_tell(failure: &Failure, because: &str) -> Verdict {
+    Verdict::Unknown(Failure { message: format!("cannot tell in a dry run: {because}"), ..failure.clone() })
 }
 
 /// How an object is called in messages.
@@ -643,6 +661,25 @@ mod tests {
         let refused = ask(3600);
         assert_refused(&refused, Reason::Throttled);
         assert!(matches!(refused, Verdict::Refused(failure) if failure.message.contains("3600 s")));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_that_will_not_come() {
+        let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None);
+        let told = |state, dry_run| {
+            let kind = Some(Provider { component: "definition", state });
+            let provided = Provided { kind, namespace: None, creates_namespaces: false, dry_run };
+            in_light_of(provided, unknown(), &subject())
+        };
+        assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);
+        for state in [ProviderState::Failed, ProviderState::Missing] {
+            let verdict = told(state, false);
+            assert_refused(&verdict, Reason::KindUnknown);
+            assert!(matches!(verdict, Verdict::Refused(failure) if failure.message.contains("component definition")));
+        }
+        assert!(matches!(told(ProviderState::Sound, true), Verdict::Unknown(_)));
+        assert!(matches!(told(ProviderState::Missing, true), Verdict::Unknown(_)));
+        assert_refused(&told(ProviderState::Failed, true), Reason::KindUnknown);
     }
 
     #[test]

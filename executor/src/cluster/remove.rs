@@ -217,7 +217,7 @@ async fn until_gone(cluster: &Cluster, what: &Removal<'_>, uid: &str, deadline: 
                     _ => Err(failure.message),
                 }
             }
-            Err(Verdict::Again { failure, .. } | Verdict::Refused(failure) | Verdict::Unknown { failure, .. }) => {
+            Err(Verdict::Again { failure, .. } | Verdict::Refused(failure) | Verdict::Unknown(failure)) => {
                 Err(failure.message)
             }
         };
@@ -232,16 +232,10 @@ async fn until_gone(cluster: &Cluster, what: &Removal<'_>, uid: &str, deadline: 
                         verdict::name(subject)
                     ),
                 )),
-                Err(why) => Verdict::Unknown {
-                    failure: Failure::new(
-                        Reason::AnswerLost,
-                        format!(
-                            "{} was told to go, and whether it has gone is not known: {why}",
-                            verdict::name(subject)
-                        ),
-                    ),
-                    provider: None,
-                },
+                Err(why) => Verdict::Unknown(Failure::new(
+                    Reason::AnswerLost,
+                    format!("{} was told to go, and whether it has gone is not known: {why}", verdict::name(subject)),
+                )),
             });
         }
         sleep_until(next).await;

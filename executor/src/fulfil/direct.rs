@@ -21,7 +21,7 @@ use crate::{
     diff::FieldDiff,
     plan::{self, Plan, Work},
     schedule::StepIx,
-    verdict::{self, Failure, Providers, Reason, Subject, Verdict},
+    verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
 };
 
 /// Carries out the direct steps of one plan.
@@ -72,7 +72,7 @@ impl Direct {
             }
             Err(discovery::Error::Unknown { near }) => {
                 let verdict = verdict::kind_unknown(&subject, near.as_deref());
-                return Attempt::ended(self.tell(verdict, &subject, direct));
+                return Attempt::ended(self.tell(verdict, &subject, direct, order));
             }
             Err(discovery::Error::Failed(why)) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
         };
@@ -109,7 +109,8 @@ impl Direct {
                     .map(|()| done(subject, applied, Vec::new()))
                     .map_err(Verdict::Refused)
             }
-            result => result.map(|applied| done(subject, applied, Vec::new())),
+            Ok(applied) => Ok(done(subject, applied, Vec::new())),
+            Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
         Attempt { result, sent: 1, warnings: outcome.warnings }
     }
@@ -119,7 +120,7 @@ impl Direct {
         let result = outcome
             .result
             .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
-            .map_err(|verdict| self.tell(verdict, &task.subject, task.direct));
+            .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
         Attempt { result, sent: 1, warnings: outcome.warnings }
     }
 
@@ -160,18 +161,23 @@ impl Direct {
         }
     }
 
-    /// A dry run cannot tell what depends on something that was not created.
-    fn tell(&self, verdict: Verdict, subject: &Subject<'_>, direct: &plan::Direct) -> Verdict {
-        if !self.plan.dry_run {
-            return verdict;
-        }
-        let named = |step: StepIx| (step, self.plan.steps[step.0 as usize].component.name.as_str());
-        let providers = Providers {
-            kind: direct.kind_by.map(named),
-            namespace: direct.namespace_by.map(named),
-            creates_namespaces: self.plan.options.create_namespaces,
+    /// The verdict in the light of what other components of the design bring along.
+    fn tell(&self, verdict: Verdict, subject: &Subject<'_>, direct: &plan::Direct, order: &Order) -> Verdict {
+        let provider = |step: StepIx| Provider {
+            component: self.plan.steps[step.0 as usize].component.name.as_str(),
+            state: match order.without.iter().find(|(without, _)| *without == step) {
+                None => ProviderState::Sound,
+                Some((_, true)) => ProviderState::Failed,
+                Some((_, false)) => ProviderState::Missing,
+            },
         };
-        verdict::rehearsed(verdict, subject, providers)
+        let provided = Provided {
+            kind: direct.kind_by.map(provider),
+            namespace: direct.namespace_by.map(provider),
+            creates_namespaces: self.plan.options.create_namespaces,
+            dry_run: self.plan.dry_run,
+        };
+        verdict::in_light_of(provided, verdict, subject)
     }
 
     /// Creates the object's namespace, once however many objects miss it, and asks for another attempt.
