@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) design: v1::DesignRef,
     /// Names of the clusters; a cluster's position is its lane.
     pub(crate) clusters: Vec<String>,
+    /// Addresses of the adapters; their lanes come after those of the clusters.
+    pub(crate) adapters: Vec<String>,
     pub(crate) options: Options,
     pub(crate) steps: Vec<Step>,
     /// Of the Plan call; empty when that was not traced.
@@ -30,7 +32,8 @@ pub(crate) struct Plan {
 /// How the run is to behave.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub(crate) step_timeout: Duration,
+    /// None leaves it to the path.
+    pub(crate) step_timeout: Option<Duration>,
     /// None leaves it to the executor.
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) force_conflicts: bool,
@@ -56,7 +59,23 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) enum Work {
     Direct(Direct),
-    Adapter { address: String },
+    Adapter(Adapter),
+}
+
+/// A component that an adapter is asked for.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) protocol: v1::AdapterProtocol,
+    /// The component in the design's own shape, as JSON.
+    pub(crate) declaration: String,
+    /// The clusters that the adapter is to act on.
+    pub(crate) clusters: Vec<Lane>,
+    /// The adapter's own lane, behind those of the clusters.
+    pub(crate) lane: Lane,
+    /// The object that the component is, if it is one: what can be looked at and rehearsed.
+    pub(crate) object: Option<Direct>,
 }
 
 /// An object that the executor applies itself.
@@ -130,7 +149,37 @@ impl Direct {
     }
 }
 
+/// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
+/// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
+const ON_CLUSTER: Duration = Duration::from_secs(60);
+const THROUGH_ADAPTER: Duration = Duration::from_secs(600);
+
 impl Plan {
+    /// Where a step is carried out. A dry run calls no adapter and asks the clusters instead.
+    pub(crate) fn lanes<'a>(&self, step: &'a Step) -> &'a [Lane] {
+        match &step.work {
+            Work::Direct(direct) => &direct.lanes,
+            Work::Adapter(adapter) if self.dry_run => &adapter.clusters,
+            Work::Adapter(adapter) => std::slice::from_ref(&adapter.lane),
+        }
+    }
+
+    /// How long a step may take, by lane.
+    pub(crate) fn timeouts(&self) -> Vec<Duration> {
+        let of = |default| self.options.step_timeout.unwrap_or(default);
+        let clusters = self.clusters.iter().map(|_| of(ON_CLUSTER));
+        clusters.chain(self.adapters.iter().map(|_| of(THROUGH_ADAPTER))).collect()
+    }
+
+    /// What a lane is called.
+    pub(crate) fn target(&self, lane: Lane) -> v1::target_result::Target {
+        let ix = lane.0 as usize;
+        match self.clusters.get(ix) {
+            Some(cluster) => v1::target_result::Target::Cluster(cluster.clone()),
+            None => v1::target_result::Target::AdapterAddress(self.adapters[ix - self.clusters.len()].clone()),
+        }
+    }
+
     /// Marks the objects whose kind or namespace the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
@@ -143,7 +192,9 @@ impl Plan {
             .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
         for step in &mut self.steps {
-            let Work::Direct(direct) = &mut step.work else { continue };
+            let (Work::Direct(direct) | Work::Adapter(Adapter { object: Some(direct), .. })) = &mut step.work else {
+                continue;
+            };
             let head = &direct.head;
             direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);
@@ -156,7 +207,7 @@ impl Step {
     pub(crate) fn direct(&self) -> Option<&Direct> {
         match &self.work {
             Work::Direct(direct) => Some(direct),
-            Work::Adapter { .. } => None,
+            Work::Adapter(_) => None,
         }
     }
 
@@ -169,7 +220,7 @@ impl Step {
     pub(crate) fn route(&self) -> v1::Route {
         match self.work {
             Work::Direct(_) => v1::Route::Direct,
-            Work::Adapter { .. } => v1::Route::Adapter,
+            Work::Adapter(_) => v1::Route::Adapter,
         }
     }
 }

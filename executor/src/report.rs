@@ -11,7 +11,7 @@ use switchyard_proto::v1;
 use crate::{
     cluster::Change,
     diff::FieldDiff,
-    plan::{Plan, Step},
+    plan::{Plan, Step, Work},
     schedule::{Ending, StepIx, UnitOutcome},
     verdict::Failure,
 };
@@ -165,10 +165,8 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
 
 fn fulfilled_by(plan: &Plan, step: &Step) -> Vec<String> {
     match &step.work {
-        crate::plan::Work::Adapter { address } => vec![address.clone()],
-        crate::plan::Work::Direct(direct) => {
-            direct.lanes.iter().map(|lane| plan.clusters[lane.0 as usize].clone()).collect()
-        }
+        Work::Adapter(adapter) => vec![plan.adapters[adapter.lane.0 as usize - plan.clusters.len()].clone()],
+        Work::Direct(direct) => direct.lanes.iter().map(|lane| plan.clusters[lane.0 as usize].clone()).collect(),
     }
 }
 

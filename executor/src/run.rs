@@ -21,10 +21,10 @@ use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     attributes,
-    fulfil::{Attempt, Done, Fulfil, Order, Progress},
+    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress},
     journal::Journal,
     limit::Limit,
-    plan::{Plan, Work},
+    plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
     verdict::{Failure, Reason, Verdict},
@@ -91,6 +91,8 @@ struct Unit {
     sent: u32,
     lost: bool,
     warnings: Vec<String>,
+    /// What each cluster was seen to hold after the last attempt.
+    checked: Vec<Checked>,
     /// How the last attempt ended.
     last: Option<Result<Done, Failure>>,
 }
@@ -141,18 +143,17 @@ impl<F: Fulfil> Driver<F> {
             .steps
             .iter()
             .map(|step| Node {
-                lanes: match &step.work {
-                    Work::Direct(direct) => direct.lanes.clone(),
-                    Work::Adapter { .. } => Vec::new(),
-                },
+                lanes: plan.lanes(step).to_vec(),
                 // A dry run checks what comes behind a failing step too, after it (D20).
                 depends_on: if plan.dry_run { Vec::new() } else { step.depends_on.clone() },
                 runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
             })
             .collect();
-        let limits: Vec<_> = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit))).collect();
+        let of_clusters = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit)));
+        // One call at a time an adapter (D27).
+        let limits: Vec<_> = of_clusters.chain(plan.adapters.iter().map(|_| Limit::new(Some(1)))).collect();
         let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
-        let timeouts = vec![plan.options.step_timeout; limits.len()];
+        let timeouts = plan.timeouts();
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
@@ -236,6 +237,7 @@ impl<F: Fulfil> Driver<F> {
             sent: 0,
             lost: false,
             warnings: Vec::new(),
+            checked: Vec::new(),
             last: None,
         });
         let progress = Progress { step, lane, control: self.control.clone() };
@@ -269,7 +271,7 @@ impl<F: Fulfil> Driver<F> {
             |_| {
                 // The panic hook has logged it. What it says may hold anything, so it is not passed on.
                 let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
-                Attempt { result: Err(Verdict::Refused(failure)), sent: 0, warnings: Vec::new() }
+                Attempt::ended(Verdict::Refused(failure))
             },
             |(_, attempt)| attempt,
         );
@@ -282,6 +284,7 @@ impl<F: Fulfil> Driver<F> {
                 unit.warnings.push(warning);
             }
         }
+        unit.checked = attempt.checked;
         let (last, end) = match attempt.result {
             Ok(done) => (Ok(done), End::Succeeded),
             Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
@@ -321,23 +324,33 @@ impl<F: Fulfil> Driver<F> {
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
             step_id: plan.steps[step.0 as usize].id.clone(),
-            target: Some(v1::target_result::Target::Cluster(plan.clusters[lane.0 as usize].clone())),
+            target: Some(plan.target(lane)),
             outcome: v1::Outcome::from(outcome).into(),
             ..Default::default()
         };
+        let mut checked = Vec::new();
         match open.units.remove(&lane) {
             None => {
                 let text = format!("not attempted: {cancelled_because}");
                 target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
             }
             Some(unit) => {
+                checked.extend(unit.checked.into_iter().map(|seen| v1::TargetResult {
+                    step_id: target.step_id.clone(),
+                    target: Some(plan.target(seen.lane)),
+                    outcome: v1::Outcome::from(seen.outcome).into(),
+                    change: seen.change.unwrap_or_default().into(),
+                    error: seen.failure.as_ref().map(report::failure),
+                    object: seen.object,
+                    ..Default::default()
+                }));
                 target.attempts = unit.sent;
                 target.elapsed = report::duration(unit.started.elapsed());
                 target.warnings = unit.warnings;
                 match unit.last {
                     Some(Ok(done)) => {
-                        target.change = v1::Change::from(done.change).into();
-                        target.object = Some(done.object);
+                        target.change = done.change.into();
+                        target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
                     }
                     Some(Err(mut failure)) => {
@@ -352,8 +365,10 @@ impl<F: Fulfil> Driver<F> {
                 }
             }
         }
-        journal.append(Entry::TargetResult(target.clone()));
-        open.targets.push(target);
+        for target in std::iter::once(target).chain(checked) {
+            journal.append(Entry::TargetResult(target.clone()));
+            open.targets.push(target);
+        }
     }
 
     fn settle(&mut self, ix: StepIx, ending: Ending) {
@@ -388,6 +403,7 @@ impl<F: Fulfil> Driver<F> {
                 // In the plan's order, not in that of arrival.
                 let position = |target: &v1::TargetResult| match &target.target {
                     Some(v1::target_result::Target::Cluster(name)) => plan.clusters.iter().position(|it| it == name),
+                    // An adapter comes before the clusters it acted on.
                     _ => None,
                 };
                 open.targets.sort_by_key(position);

@@ -47,6 +47,10 @@ pub(crate) enum Reason {
     ForeignContents,
     Protected,
     FinalizersPending,
+    NotFound,
+    AdapterUnreachable,
+    AdapterFailed,
+    AdapterTimeout,
 }
 
 impl Reason {
@@ -83,6 +87,10 @@ impl Reason {
             Self::ForeignContents => "FOREIGN_CONTENTS",
             Self::Protected => "PROTECTED",
             Self::FinalizersPending => "FINALIZERS_PENDING",
+            Self::NotFound => "NOT_FOUND",
+            Self::AdapterUnreachable => "ADAPTER_UNREACHABLE",
+            Self::AdapterFailed => "ADAPTER_FAILED",
+            Self::AdapterTimeout => "ADAPTER_TIMEOUT",
         }
     }
 
@@ -101,6 +109,8 @@ impl Reason {
             | Self::DefinitionNotServed
             | Self::BeingDeleted
             | Self::FinalizersPending
+            | Self::AdapterUnreachable
+            | Self::AdapterTimeout
             | Self::Cancelled => true,
             Self::Conflict
             | Self::Immutable
@@ -118,6 +128,8 @@ impl Reason {
             | Self::NotOurs
             | Self::ForeignContents
             | Self::Protected
+            | Self::NotFound
+            | Self::AdapterFailed
             | Self::Internal => false,
         }
     }

@@ -24,10 +24,11 @@ use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument, Span, field::Empty};
 
+pub(crate) use self::client::innermost;
 use self::{breaker::Breaker, client::Version, discovery::Discovery};
 use crate::{
     attributes,
-    verdict::{Answer, Unanswered},
+    verdict::{Answer, Subject, Unanswered, Verdict},
 };
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
@@ -87,6 +88,22 @@ pub(crate) enum Change {
     Removed,
     /// It was not there to be removed.
     Absent,
+}
+
+/// What one look at an object shows.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    There {
+        /// Whether it carries the design's mark.
+        ours: bool,
+        /// Whether it was written since the cluster was proven workable; none when the cluster does not say.
+        since: Option<bool>,
+        object: switchyard_proto::v1::ObjectRef,
+    },
+    /// The API server says that it is not there.
+    Absent,
+    /// Nobody can tell, and why.
+    Unknown(String),
 }
 
 /// A complete answer.
@@ -236,6 +253,37 @@ impl Cluster {
         by: Instant,
     ) -> Result<discovery::Resource, discovery::Error> {
         self.discovery.find(self, api_version, kind, since, by).await
+    }
+
+    /// Looks at one object's metadata. Reads only.
+    pub(crate) async fn look(&self, subject: &Subject<'_>, design_id: &str, by: Instant) -> Seen {
+        let resource = match self.find(subject.api_version, subject.kind, Instant::now(), by).await {
+            Ok(resource) => resource,
+            Err(discovery::Error::Unknown { .. }) => {
+                return Seen::Unknown(format!("kind {} of {} is not served", subject.kind, subject.api_version));
+            }
+            Err(discovery::Error::Failed(why)) => return Seen::Unknown(why),
+        };
+        let namespace = if resource.namespaced { subject.namespace } else { "" };
+        let subject = Subject { namespace, ..subject.clone() };
+        match object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await {
+            Ok(object::Found::NotThere) => Seen::Absent,
+            Ok(object::Found::There(object::Bare { metadata })) => Seen::There {
+                ours: metadata.design() == Some(design_id),
+                since: self.is_since_baseline(&metadata.resource_version),
+                object: switchyard_proto::v1::ObjectRef {
+                    api_version: subject.api_version.into(),
+                    kind: subject.kind.into(),
+                    namespace: metadata.namespace,
+                    name: metadata.name,
+                    uid: metadata.uid,
+                    resource_version: metadata.resource_version,
+                },
+            },
+            Err(Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) => {
+                Seen::Unknown(failure.message)
+            }
+        }
     }
 
     /// Forgets what the group version was said to serve.

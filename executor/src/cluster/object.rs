@@ -55,6 +55,12 @@ pub(crate) struct Metadata {
     pub(crate) owner_references: Vec<serde_json::Value>,
 }
 
+/// An object of which only the metadata is looked at.
+#[derive(Deserialize)]
+pub(crate) struct Bare {
+    pub(crate) metadata: Metadata,
+}
+
 /// The label that says which design an object belongs to (D11).
 pub(crate) const DESIGN_LABEL: &str = "design.meshery.io/id";
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use switchyard_proto::v1::{ObjectRef, Operation};
 use tokio::sync::OnceCell;
 
-use super::{Attempt, Done, Fulfil, Order};
+use super::{Attempt, Done, Order};
 use crate::{
     cluster::{
         Change, Cluster,
@@ -19,7 +19,7 @@ use crate::{
         remove::{self, Removal},
     },
     diff::FieldDiff,
-    plan::{self, Plan, Work},
+    plan::{self, Plan},
     schedule::StepIx,
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
 };
@@ -47,7 +47,7 @@ impl Direct {
         Self { plan, clusters, created: Mutex::default() }
     }
 
-    async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
+    pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
         let cluster = &*self.clusters[order.lane.0 as usize];
         let head = &direct.head;
         let options = &self.plan.options;
@@ -93,6 +93,18 @@ impl Direct {
         Attempt { warnings, ..attempt }
     }
 
+    /// What the cluster would say to the object that an adapter is asked for.
+    pub(crate) async fn rehearse_for_adapter(&self, adapter: &plan::Adapter, order: &Order) -> Attempt {
+        let note = "adapters are not called in a dry run";
+        let Some(object) = &adapter.object else {
+            let text = format!("cannot tell in a dry run: the component is not a Kubernetes object, and {note}");
+            return Attempt::ended(Verdict::Unknown(Failure::new(Reason::KindUnknown, text)));
+        };
+        let mut attempt = self.carry_out(object, order).await;
+        attempt.warnings.push(note.into());
+        attempt
+    }
+
     async fn apply(&self, task: &Task<'_>) -> Attempt {
         let Task { cluster, direct, order, subject, .. } = task;
         let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
@@ -112,7 +124,7 @@ impl Direct {
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
-        Attempt { result, sent: 1, warnings: outcome.warnings }
+        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn rehearse(&self, task: &Task<'_>) -> Attempt {
@@ -121,7 +133,7 @@ impl Direct {
             .result
             .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
             .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
-        Attempt { result, sent: 1, warnings: outcome.warnings }
+        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
@@ -146,7 +158,7 @@ impl Direct {
             };
             done(&task.subject, applied, Vec::new())
         });
-        Attempt { result, sent: outcome.sent, warnings: outcome.warnings }
+        Attempt { result, sent: outcome.sent, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     fn patch<'a>(&self, task: &'a Task<'a>) -> Patch<'a> {
@@ -211,19 +223,6 @@ impl Direct {
     }
 }
 
-impl Fulfil for Direct {
-    async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
-        match &self.plan.clone().steps[order.step.0 as usize].work {
-            Work::Direct(direct) => self.carry_out(direct, &order).await,
-            // Such plans are refused before they start.
-            Work::Adapter { .. } => Attempt::ended(Verdict::Refused(Failure::new(
-                Reason::Internal,
-                "the step could not be carried out because of an internal error",
-            ))),
-        }
-    }
-}
-
 fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
     let object = ObjectRef {
         api_version: subject.api_version.to_owned(),
@@ -233,7 +232,7 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { change: applied.change, object, diff }
+    Done { change: applied.change.into(), object: Some(object), diff }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {
