@@ -1,16 +1,19 @@
 //! One step's work on one lane, behind one trait, so that the driver knows no kind of work.
 
+pub(crate) mod adapter;
 pub(crate) mod direct;
 
 use std::{future::Future, sync::Arc};
 
+use switchyard_proto::v1;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    cluster::apply::Change,
+    diff::FieldDiff,
+    plan::{Plan, Work},
     run::Control,
-    schedule::{Lane, StepIx},
-    verdict::Verdict,
+    schedule::{Lane, StepIx, UnitOutcome},
+    verdict::{Failure, Verdict},
 };
 
 /// One attempt that is to be made.
@@ -25,6 +28,8 @@ pub(crate) struct Order {
     pub(crate) answer_by: Instant,
     /// End of the step's time on this lane.
     pub(crate) deadline: Instant,
+    /// Steps which had to end before this one and did not succeed here; whether they failed for certain.
+    pub(crate) without: Vec<(StepIx, bool)>,
     pub(crate) progress: Progress,
 }
 
@@ -50,17 +55,62 @@ pub(crate) struct Attempt {
     /// Write requests that were sent.
     pub(crate) sent: u32,
     pub(crate) warnings: Vec<String>,
+    /// What each cluster was seen to hold, where others did the work (D26).
+    pub(crate) checked: Vec<Checked>,
+}
+
+/// What one cluster was seen to hold.
+pub(crate) struct Checked {
+    pub(crate) lane: Lane,
+    pub(crate) outcome: UnitOutcome,
+    pub(crate) change: Option<v1::Change>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) object: Option<v1::ObjectRef>,
+}
+
+impl Attempt {
+    /// An attempt that proved success.
+    pub(crate) fn done(done: Done, sent: u32) -> Self {
+        Self { result: Ok(done), sent, warnings: Vec::new(), checked: Vec::new() }
+    }
+
+    /// An attempt that ended before anything was sent.
+    pub(crate) fn ended(verdict: Verdict) -> Self {
+        Self { result: Err(verdict), sent: 0, warnings: Vec::new(), checked: Vec::new() }
+    }
 }
 
 /// Proven success.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
-    pub(crate) change: Change,
-    pub(crate) object: switchyard_proto::v1::ObjectRef,
+    /// Unspecified when nobody can tell.
+    pub(crate) change: v1::Change,
+    /// None when the component is no object.
+    pub(crate) object: Option<v1::ObjectRef>,
+    /// In a dry run: what would change.
+    pub(crate) diff: Vec<FieldDiff>,
 }
 
 /// Carries attempts out.
 pub(crate) trait Fulfil: Send + Sync + 'static {
     /// Makes one attempt, to its end.
     fn attempt(self: Arc<Self>, order: Order) -> impl Future<Output = Attempt> + Send + 'static;
+}
+
+/// Gives each attempt to whoever carries out its kind of work.
+pub(crate) struct ByWork {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) direct: direct::Direct,
+    pub(crate) adapter: adapter::ByAdapter,
+}
+
+impl Fulfil for ByWork {
+    async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
+        match &self.plan.steps[order.step.0 as usize].work {
+            Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
+            // A dry run asks the API servers what they would say to the object; adapters are not called (S22).
+            Work::Adapter(adapter) if self.plan.dry_run => self.direct.rehearse_for_adapter(adapter, &order).await,
+            Work::Adapter(adapter) => self.adapter.carry_out(adapter, &order).await,
+        }
+    }
 }

@@ -14,8 +14,9 @@ use switchyard_proto::{
 };
 
 use crate::{
+    adapter::oam,
     cluster::access::Source,
-    plan::{Direct, Head, Options, Plan, Step, Work},
+    plan::{Adapter, Direct, Head, Options, Plan, Step, Work},
     schedule::{Lane, StepIx},
 };
 
@@ -23,8 +24,6 @@ use crate::{
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Largest number of steps.
 const MAX_STEPS: usize = 200_000;
-/// Time a step may take on one cluster unless the plan says otherwise (contract, `RunOptions.step_timeout`).
-const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a plan was not taken in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +37,9 @@ pub(crate) enum Error {
     Digest { stated: String, found: String },
     #[error("the plan is larger than the executor takes: {0}")]
     TooLarge(String),
+    /// An adapter's address that nobody could dial (S17).
+    #[error("the adapter's address {address} of component {component} is not usable")]
+    Address { component: String, address: String },
     /// The caller stopped it before it began.
     #[error("cancelled before the plan was complete; nothing was started")]
     Cancelled,
@@ -58,6 +60,8 @@ pub(crate) struct Intake {
     steps: Vec<Step>,
     positions: HashMap<String, StepIx>,
     access: BTreeMap<String, Source>,
+    /// Addresses of the adapters, in order of their lanes.
+    adapters: Vec<String>,
     bytes: usize,
 }
 
@@ -166,7 +170,7 @@ impl Intake {
             }
             Some(Route::Adapter(route)) => {
                 self.bytes += route.declaration.len();
-                Work::Adapter { address: format!("{}:{}", route.host, route.port) }
+                Work::Adapter(adapter(header, &mut self.adapters, route, &field)?)
             }
         };
         if self.bytes > MAX_BYTES {
@@ -229,6 +233,7 @@ impl Intake {
             include_dependencies: header.include_dependencies,
             design: header.design.unwrap_or_default(),
             clusters: header.clusters,
+            adapters: std::mem::take(&mut self.adapters),
             options: options(header.options.unwrap_or_default())?,
             steps: std::mem::take(&mut self.steps),
             traceparent: header.traceparent,
@@ -238,10 +243,9 @@ impl Intake {
     }
 }
 
-fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
-    let field = format!("{field}.direct");
+fn lanes(clusters: &[String], named: &[String], field: &str) -> Result<Vec<Lane>, Error> {
     let mut lanes = BTreeSet::new();
-    for name in &route.clusters {
+    for name in named {
         match clusters.iter().position(|cluster| cluster == name) {
             Some(position) => lanes.insert(Lane(position as u16)),
             None => return invalid(format!("{field}.clusters"), format!("`{name}` is not one of the plan's clusters")),
@@ -250,6 +254,64 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
     if lanes.is_empty() {
         return invalid(format!("{field}.clusters"), "the step names no cluster");
     }
+    Ok(lanes.into_iter().collect())
+}
+
+fn adapter(
+    header: &v1::PlanHeader,
+    adapters: &mut Vec<String>,
+    route: v1::AdapterRoute,
+    field: &str,
+) -> Result<Adapter, Error> {
+    let field = format!("{field}.adapter");
+    let protocol = route.protocol();
+    let clusters = lanes(&header.clusters, &route.clusters, &field)?;
+    let declared: serde_json::Value = serde_json::from_str(&route.declaration)
+        .or_else(|_| invalid(format!("{field}.declaration"), "the declaration is not JSON"))?;
+    let address = format!("{}:{}", route.host, route.port);
+    // An address that cannot be used stops a real run; a dry run calls no adapter (D21).
+    let usable = !route.host.is_empty() && !route.host.contains([' ', '/', '@']);
+    let port = u16::try_from(route.port).ok().filter(|port| *port > 0);
+    let port = match port {
+        Some(port) if usable => port,
+        _ if header.dry_run => 0,
+        _ => return Err(Error::Address { component: oam::identity(&declared).0.to_owned(), address }),
+    };
+    let ix = adapters.iter().position(|known| *known == address).unwrap_or_else(|| {
+        adapters.push(address);
+        adapters.len() - 1
+    });
+    Ok(Adapter {
+        host: route.host,
+        port,
+        protocol,
+        lane: Lane((header.clusters.len() + ix) as u16),
+        object: object(&declared, &clusters),
+        clusters,
+        declaration: route.declaration,
+    })
+}
+
+/// The object that a declared component is, if it is one (D10 as far as it concerns names).
+fn object(declared: &serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
+    let (name, kind, api_version) = oam::identity(declared);
+    if kind.is_empty() || api_version.is_empty() || name.is_empty() {
+        return None;
+    }
+    let mut object = declared["configuration"].as_object().cloned().unwrap_or_default();
+    object.remove("namespace");
+    object.insert("apiVersion".into(), api_version.into());
+    object.insert("kind".into(), kind.into());
+    let metadata = object.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    metadata.as_object_mut()?.insert("name".into(), name.into());
+    let manifest = serde_json::Value::from(object).to_string();
+    let head = serde_json::from_str(&manifest).ok()?;
+    Some(Direct { lanes: lanes.to_vec(), manifest: Bytes::from(manifest), head, kind_by: None, namespace_by: None })
+}
+
+fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
+    let field = format!("{field}.direct");
+    let lanes = lanes(clusters, &route.clusters, &field)?;
     // serde's text can quote values, so only the place is passed on.
     let head: Head = serde_json::from_str(&route.manifest).or_else(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
@@ -265,21 +327,15 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
             return invalid(format!("{field}.manifest"), format!("{what} is empty"));
         }
     }
-    Ok(Direct {
-        lanes: lanes.into_iter().collect(),
-        manifest: Bytes::from(route.manifest),
-        head,
-        kind_in_design: false,
-        namespace_in_design: false,
-    })
+    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None })
 }
 
 fn options(options: v1::RunOptions) -> Result<Options, Error> {
     let goes_on_without_client = options.on_disconnect() == v1::OnDisconnect::Continue;
     let step_timeout = match options.step_timeout {
-        None => STEP_TIMEOUT,
+        None => None,
         Some(duration) => match Duration::try_from(duration) {
-            Ok(duration) if !duration.is_zero() => duration,
+            Ok(duration) if !duration.is_zero() => Some(duration),
             _ => return invalid("header.options.step_timeout", "a step needs a positive time"),
         },
     };
@@ -294,6 +350,7 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         },
         create_namespaces: options.create_namespaces,
         wait_until_ready: options.wait_until_ready,
+        delete_foreign: options.delete_foreign,
         goes_on_without_client,
     })
 }

@@ -4,8 +4,10 @@
 //! Arrows point one way: `service` → `session` → `run` → the pure centre (`schedule`, `verdict`, `intake`, `report`). The
 //! clusters know nothing of plans and runs.
 
+mod adapter;
 mod attributes;
 mod cluster;
+mod diff;
 mod fulfil;
 mod intake;
 mod journal;
@@ -79,6 +81,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {
         access,
+        adapters: Arc::default(),
         runs: Runs::new(max_runs.into()),
         max_in_flight: max_in_flight.map(usize::from),
         tasks: tasks.clone(),

@@ -78,13 +78,17 @@ impl Secrets {
 
     /// The secret values of `manifest`, which is JSON. Text that is no JSON has none that could be told.
     pub(crate) fn of(manifest: &str) -> Self {
-        let Ok(object) = serde_json::from_str::<Value>(manifest) else { return Self::default() };
+        serde_json::from_str(manifest).map_or_else(|_| Self::default(), |object| Self::of_value(&object))
+    }
+
+    /// The secret values of an object.
+    pub(crate) fn of_value(object: &Value) -> Self {
         let mut found = Vec::new();
         if object["kind"] == "Secret" {
             collect(&object["data"], &mut found);
             collect(&object["stringData"], &mut found);
         }
-        walk(&object, &mut found);
+        walk(object, &mut found);
         let mut values = Vec::new();
         for value in found {
             spellings(&value, &mut values);

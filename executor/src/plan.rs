@@ -1,6 +1,6 @@
 //! A plan as the executor works on it: verified, with names turned into positions.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) design: v1::DesignRef,
     /// Names of the clusters; a cluster's position is its lane.
     pub(crate) clusters: Vec<String>,
+    /// Addresses of the adapters; their lanes come after those of the clusters.
+    pub(crate) adapters: Vec<String>,
     pub(crate) options: Options,
     pub(crate) steps: Vec<Step>,
     /// Of the Plan call; empty when that was not traced.
@@ -30,13 +32,15 @@ pub(crate) struct Plan {
 /// How the run is to behave.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub(crate) step_timeout: Duration,
+    /// None leaves it to the path.
+    pub(crate) step_timeout: Option<Duration>,
     /// None leaves it to the executor.
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) force_conflicts: bool,
     pub(crate) default_namespace: String,
     pub(crate) create_namespaces: bool,
     pub(crate) wait_until_ready: bool,
+    pub(crate) delete_foreign: bool,
     pub(crate) goes_on_without_client: bool,
 }
 
@@ -55,7 +59,23 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) enum Work {
     Direct(Direct),
-    Adapter { address: String },
+    Adapter(Adapter),
+}
+
+/// A component that an adapter is asked for.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) protocol: v1::AdapterProtocol,
+    /// The component in the design's own shape, as JSON.
+    pub(crate) declaration: String,
+    /// The clusters that the adapter is to act on.
+    pub(crate) clusters: Vec<Lane>,
+    /// The adapter's own lane, behind those of the clusters.
+    pub(crate) lane: Lane,
+    /// The object that the component is, if it is one: what can be looked at and rehearsed.
+    pub(crate) object: Option<Direct>,
 }
 
 /// An object that the executor applies itself.
@@ -65,10 +85,10 @@ pub(crate) struct Direct {
     /// The object as JSON, exactly as the plan has it.
     pub(crate) manifest: Bytes,
     pub(crate) head: Head,
-    /// Whether a component of the design defines the kind.
-    pub(crate) kind_in_design: bool,
-    /// Whether a component of the design is the namespace.
-    pub(crate) namespace_in_design: bool,
+    /// The step that defines the kind, if the design brings it along.
+    pub(crate) kind_by: Option<StepIx>,
+    /// The step that is the namespace, if the design brings it along.
+    pub(crate) namespace_by: Option<StepIx>,
 }
 
 /// What an object says of itself.
@@ -110,7 +130,7 @@ impl Head {
     }
 
     pub(crate) fn is_definition(&self) -> bool {
-        self.kind == definition::KIND && self.group() == definition::GROUP
+        definition::is_definition(&self.api_version, &self.kind)
     }
 
     pub(crate) fn is_secret(&self) -> bool {
@@ -133,21 +153,56 @@ impl Direct {
     }
 }
 
+/// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
+/// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
+const ON_CLUSTER: Duration = Duration::from_secs(60);
+const THROUGH_ADAPTER: Duration = Duration::from_secs(600);
+
 impl Plan {
+    /// Where a step is carried out. A dry run calls no adapter and asks the clusters instead.
+    pub(crate) fn lanes<'a>(&self, step: &'a Step) -> &'a [Lane] {
+        match &step.work {
+            Work::Direct(direct) => &direct.lanes,
+            Work::Adapter(adapter) if self.dry_run => &adapter.clusters,
+            Work::Adapter(adapter) => std::slice::from_ref(&adapter.lane),
+        }
+    }
+
+    /// How long a step may take, by lane.
+    pub(crate) fn timeouts(&self) -> Vec<Duration> {
+        let of = |default| self.options.step_timeout.unwrap_or(default);
+        let clusters = self.clusters.iter().map(|_| of(ON_CLUSTER));
+        clusters.chain(self.adapters.iter().map(|_| of(THROUGH_ADAPTER))).collect()
+    }
+
+    /// What a lane is called.
+    pub(crate) fn target(&self, lane: Lane) -> v1::target_result::Target {
+        let ix = lane.0 as usize;
+        match self.clusters.get(ix) {
+            Some(cluster) => v1::target_result::Target::Cluster(cluster.clone()),
+            None => v1::target_result::Target::AdapterAddress(self.adapters[ix - self.clusters.len()].clone()),
+        }
+    }
+
     /// Marks the objects whose kind or namespace the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
-        let objects = || self.steps.iter().filter_map(Step::direct);
-        let kinds: BTreeSet<_> = objects().filter_map(Direct::defines).collect();
-        let namespaces: BTreeSet<_> = objects()
-            .filter(|direct| direct.head.is_namespace())
-            .map(|direct| direct.head.metadata.name.clone())
+        let objects = || {
+            let steps = self.steps.iter().enumerate();
+            steps.filter_map(|(ix, step)| step.direct().map(|direct| (StepIx(ix as u32), direct)))
+        };
+        let kinds: BTreeMap<_, _> = objects().filter_map(|(ix, direct)| Some((direct.defines()?, ix))).collect();
+        let namespaces: BTreeMap<_, _> = objects()
+            .filter(|(_, direct)| direct.head.is_namespace())
+            .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
         for step in &mut self.steps {
-            let Work::Direct(direct) = &mut step.work else { continue };
+            let (Work::Direct(direct) | Work::Adapter(Adapter { object: Some(direct), .. })) = &mut step.work else {
+                continue;
+            };
             let head = &direct.head;
-            direct.kind_in_design = kinds.contains(&(head.group().to_owned(), head.kind.clone()));
+            direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);
-            direct.namespace_in_design = namespaces.contains(namespace);
+            direct.namespace_by = namespaces.get(namespace).copied();
         }
     }
 }
@@ -156,14 +211,28 @@ impl Step {
     pub(crate) fn direct(&self) -> Option<&Direct> {
         match &self.work {
             Work::Direct(direct) => Some(direct),
-            Work::Adapter { .. } => None,
+            Work::Adapter(_) => None,
         }
+    }
+
+    /// The object that the step is about, whoever fulfils it.
+    pub(crate) fn object(&self) -> Option<&Direct> {
+        match &self.work {
+            Work::Direct(object) => Some(object),
+            Work::Adapter(adapter) => adapter.object.as_ref(),
+        }
+    }
+
+    /// Steps that come before this one, for whatever reason; once each.
+    pub(crate) fn before(&self) -> impl Iterator<Item = StepIx> {
+        let also = self.runs_after.iter().filter(|ix| !self.depends_on.contains(ix));
+        self.depends_on.iter().chain(also).copied()
     }
 
     pub(crate) fn route(&self) -> v1::Route {
         match self.work {
             Work::Direct(_) => v1::Route::Direct,
-            Work::Adapter { .. } => v1::Route::Adapter,
+            Work::Adapter(_) => v1::Route::Adapter,
         }
     }
 }

@@ -39,6 +39,9 @@ pub(crate) fn intake(error: &intake::Error) -> Status {
         intake::Error::TooLarge(what) => {
             refusal(Reason::MessageTooLarge, text).quota("plan", what).retry_after(Duration::ZERO).into_status()
         }
+        intake::Error::Address { component, address } => refusal(Reason::RegistrantAddressInvalid, &text)
+            .precondition("REGISTRANT_ADDRESS", component, format!("{address}: {text}"))
+            .into_status(),
         intake::Error::Cancelled => plain(Reason::RunCancelled, text),
     }
 }

@@ -9,8 +9,9 @@ use prost::Message;
 use switchyard_proto::v1;
 
 use crate::{
-    cluster::apply::Change,
-    plan::{Plan, Step},
+    cluster::Change,
+    diff::FieldDiff,
+    plan::{Plan, Step, Work},
     schedule::{Ending, StepIx, UnitOutcome},
     verdict::Failure,
 };
@@ -48,12 +49,18 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
+pub(crate) fn field_diff(field: FieldDiff) -> v1::FieldDiff {
+    v1::FieldDiff { path: field.path, before: field.before, after: field.after }
+}
+
 impl From<Change> for v1::Change {
     fn from(change: Change) -> Self {
         match change {
             Change::Created => Self::Created,
             Change::Configured => Self::Configured,
             Change::Unchanged => Self::Unchanged,
+            Change::Removed => Self::Removed,
+            Change::Absent => Self::Absent,
         }
     }
 }
@@ -158,10 +165,8 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
 
 fn fulfilled_by(plan: &Plan, step: &Step) -> Vec<String> {
     match &step.work {
-        crate::plan::Work::Adapter { address } => vec![address.clone()],
-        crate::plan::Work::Direct(direct) => {
-            direct.lanes.iter().map(|lane| plan.clusters[lane.0 as usize].clone()).collect()
-        }
+        Work::Adapter(adapter) => vec![plan.adapters[adapter.lane.0 as usize - plan.clusters.len()].clone()],
+        Work::Direct(direct) => direct.lanes.iter().map(|lane| plan.clusters[lane.0 as usize].clone()).collect(),
     }
 }
 

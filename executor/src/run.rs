@@ -21,10 +21,10 @@ use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     attributes,
-    fulfil::{Attempt, Done, Fulfil, Order, Progress},
+    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress},
     journal::Journal,
     limit::Limit,
-    plan::{Plan, Work},
+    plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
     verdict::{Failure, Reason, Verdict},
@@ -91,6 +91,8 @@ struct Unit {
     sent: u32,
     lost: bool,
     warnings: Vec<String>,
+    /// What each cluster was seen to hold after the last attempt.
+    checked: Vec<Checked>,
     /// How the last attempt ended.
     last: Option<Result<Done, Failure>>,
 }
@@ -119,6 +121,10 @@ struct Driver<F> {
     ended: Vec<Option<Ended>>,
     /// The failure of each step that others are withheld by.
     failures: HashMap<StepIx, Failure>,
+    /// Units that did not succeed.
+    unsuccessful: HashMap<(StepIx, Lane), UnitOutcome>,
+    /// Dry run: steps that would be withheld, and the failure that would hold them back.
+    held: HashMap<StepIx, StepIx>,
     began: Instant,
     cancelled_because: String,
     finished: bool,
@@ -137,17 +143,17 @@ impl<F: Fulfil> Driver<F> {
             .steps
             .iter()
             .map(|step| Node {
-                lanes: match &step.work {
-                    Work::Direct(direct) => direct.lanes.clone(),
-                    Work::Adapter { .. } => Vec::new(),
-                },
-                depends_on: step.depends_on.clone(),
-                runs_after: step.runs_after.clone(),
+                lanes: plan.lanes(step).to_vec(),
+                // A dry run checks what comes behind a failing step too, after it (D20).
+                depends_on: if plan.dry_run { Vec::new() } else { step.depends_on.clone() },
+                runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
             })
             .collect();
-        let limits: Vec<_> = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit))).collect();
+        let of_clusters = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit)));
+        // One call at a time an adapter (D27).
+        let limits: Vec<_> = of_clusters.chain(plan.adapters.iter().map(|_| Limit::new(Some(1)))).collect();
         let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
-        let timeouts = vec![plan.options.step_timeout; limits.len()];
+        let timeouts = plan.timeouts();
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
@@ -157,6 +163,8 @@ impl<F: Fulfil> Driver<F> {
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
+            unsuccessful: HashMap::new(),
+            held: HashMap::new(),
             began: Instant::now(),
             cancelled_because: String::new(),
             finished: false,
@@ -229,13 +237,31 @@ impl<F: Fulfil> Driver<F> {
             sent: 0,
             lost: false,
             warnings: Vec::new(),
+            checked: Vec::new(),
             last: None,
         });
         let progress = Progress { step, lane, control: self.control.clone() };
         let lost_since = unit.lost.then_some(unit.started);
-        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, progress };
-        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(open.span.clone()));
+        let span = open.span.clone();
+        let without = self.without(step, lane);
+        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress };
+        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(span));
         self.at_work.insert(task.id(), (step, lane));
+    }
+
+    /// Steps that had to end before this one and did not succeed on this lane; whether they failed for certain.
+    fn without(&self, step: StepIx, lane: Lane) -> Vec<(StepIx, bool)> {
+        let before = self.plan.steps[step.0 as usize].before();
+        let missing = before.filter_map(|ix| match self.unsuccessful.get(&(ix, lane)) {
+            Some(outcome) => Some((ix, *outcome == UnitOutcome::Failed)),
+            None => {
+                let ended = self.ended[ix.0 as usize].as_ref();
+                let not_attempted =
+                    |ended: &&Ended| matches!(ended.ending, Ending::Withheld { .. } | Ending::Cancelled);
+                ended.filter(not_attempted).map(|_| (ix, false))
+            }
+        });
+        missing.collect()
     }
 
     fn joined(&mut self, joined: Result<(Id, Attempt), JoinError>) -> Event {
@@ -245,7 +271,7 @@ impl<F: Fulfil> Driver<F> {
             |_| {
                 // The panic hook has logged it. What it says may hold anything, so it is not passed on.
                 let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
-                Attempt { result: Err(Verdict::Refused(failure)), sent: 0, warnings: Vec::new() }
+                Attempt::ended(Verdict::Refused(failure))
             },
             |(_, attempt)| attempt,
         );
@@ -258,9 +284,11 @@ impl<F: Fulfil> Driver<F> {
                 unit.warnings.push(warning);
             }
         }
+        unit.checked = attempt.checked;
         let (last, end) = match attempt.result {
             Ok(done) => (Ok(done), End::Succeeded),
             Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
+            Err(Verdict::Unknown(failure)) => (Err(failure), End::Indeterminate),
             Err(Verdict::Again { failure, after, patience, lost }) => {
                 unit.lost |= lost;
                 (Err(failure), End::Again { after, patience, lost })
@@ -289,27 +317,41 @@ impl<F: Fulfil> Driver<F> {
     }
 
     fn conclude(&mut self, step: StepIx, lane: Lane, outcome: UnitOutcome) {
+        if outcome != UnitOutcome::Succeeded {
+            self.unsuccessful.insert((step, lane), outcome);
+        }
         let Driver { open, plan, journal, failures, cancelled_because, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
             step_id: plan.steps[step.0 as usize].id.clone(),
-            target: Some(v1::target_result::Target::Cluster(plan.clusters[lane.0 as usize].clone())),
+            target: Some(plan.target(lane)),
             outcome: v1::Outcome::from(outcome).into(),
             ..Default::default()
         };
+        let mut checked = Vec::new();
         match open.units.remove(&lane) {
             None => {
                 let text = format!("not attempted: {cancelled_because}");
                 target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
             }
             Some(unit) => {
+                checked.extend(unit.checked.into_iter().map(|seen| v1::TargetResult {
+                    step_id: target.step_id.clone(),
+                    target: Some(plan.target(seen.lane)),
+                    outcome: v1::Outcome::from(seen.outcome).into(),
+                    change: seen.change.unwrap_or_default().into(),
+                    error: seen.failure.as_ref().map(report::failure),
+                    object: seen.object,
+                    ..Default::default()
+                }));
                 target.attempts = unit.sent;
                 target.elapsed = report::duration(unit.started.elapsed());
                 target.warnings = unit.warnings;
                 match unit.last {
                     Some(Ok(done)) => {
-                        target.change = v1::Change::from(done.change).into();
-                        target.object = Some(done.object);
+                        target.change = done.change.into();
+                        target.object = done.object;
+                        target.diff = done.diff.into_iter().map(report::field_diff).collect();
                     }
                     Some(Err(mut failure)) => {
                         if unit.sent > 1 {
@@ -323,8 +365,10 @@ impl<F: Fulfil> Driver<F> {
                 }
             }
         }
-        journal.append(Entry::TargetResult(target.clone()));
-        open.targets.push(target);
+        for target in std::iter::once(target).chain(checked) {
+            journal.append(Entry::TargetResult(target.clone()));
+            open.targets.push(target);
+        }
     }
 
     fn settle(&mut self, ix: StepIx, ending: Ending) {
@@ -350,11 +394,16 @@ impl<F: Fulfil> Driver<F> {
                 because
             }
         };
+        if let Some((by, root)) = self.would_be_withheld(ix) {
+            result.would_be_withheld = Some(self.withheld(by, root).0);
+            self.held.insert(ix, root);
+        }
         match self.open.remove(&ix) {
             Some(mut open) => {
                 // In the plan's order, not in that of arrival.
                 let position = |target: &v1::TargetResult| match &target.target {
                     Some(v1::target_result::Target::Cluster(name)) => plan.clusters.iter().position(|it| it == name),
+                    // An adapter comes before the clusters it acted on.
                     _ => None,
                 };
                 open.targets.sort_by_key(position);
@@ -382,6 +431,20 @@ impl<F: Fulfil> Driver<F> {
         }
         self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
         self.journal.append(Entry::StepResult(result));
+    }
+
+    /// Which dependency would hold the step back if the run were a real one, and which failure would (D20).
+    fn would_be_withheld(&self, ix: StepIx) -> Option<(StepIx, StepIx)> {
+        if !self.plan.dry_run {
+            return None;
+        }
+        self.plan.steps[ix.0 as usize].depends_on.iter().find_map(|&by| {
+            let fails = || {
+                (0..self.limits.len() as u16)
+                    .any(|lane| self.unsuccessful.get(&(by, Lane(lane))) == Some(&UnitOutcome::Failed))
+            };
+            self.held.get(&by).map(|&root| (by, root)).or_else(|| fails().then_some((by, by)))
+        })
     }
 
     fn withheld(&self, by: StepIx, root: StepIx) -> (v1::Withheld, String) {

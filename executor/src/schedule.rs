@@ -55,6 +55,8 @@ pub(crate) enum Event {
 pub(crate) enum End {
     Succeeded,
     Failed,
+    /// Nobody can tell.
+    Indeterminate,
     /// Not done, and worth another try.
     Again {
         /// What the server asked for; without it the pause grows with the attempts.
@@ -377,6 +379,7 @@ impl Schedule {
         let outcome = match end {
             End::Succeeded => UnitOutcome::Succeeded,
             End::Failed => UnitOutcome::Failed,
+            End::Indeterminate => UnitOutcome::Indeterminate,
             End::Again { after, patience, lost } => {
                 state.lost |= lost;
                 let timeout = self.timeouts[state.lane.0 as usize];

@@ -12,15 +12,16 @@ use tonic::{Status, Streaming};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
+    adapter::Adapters,
     attributes,
     cluster::{
         self, Cluster,
         access::{Access, Source},
     },
-    fulfil::direct::Direct,
+    fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
     intake::{self, Accepted, Intake},
     journal::Journal,
-    plan::{Plan, Work},
+    plan::Plan,
     refuse,
     run::{self, Identity},
     runs::{Run, Runs},
@@ -41,6 +42,7 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
+    pub(crate) adapters: Arc<Adapters>,
     pub(crate) runs: Runs,
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) tasks: TaskTracker,
@@ -128,6 +130,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::DESIGN_NAME } = plan.design.name,
         { attributes::OUTCOME } = Empty,
     );
+    let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
     let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
@@ -137,7 +140,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(&plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    begin(shared, run.clone(), plan, clusters, controls, span);
+    begin(shared, run.clone(), plan, clusters, kubeconfigs, controls, span);
     Ok((run, goes_on_without_client))
 }
 
@@ -160,17 +163,10 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
 
 /// What later work fills is refused with a sentence; it never pretends.
 fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
-    let adapter = plan.steps.iter().find(|step| matches!(step.work, Work::Adapter { .. }));
-    let missing = if plan.operation == v1::Operation::Undeploy {
-        "undeploying is not implemented yet".into()
-    } else if plan.dry_run {
-        "dry runs are not implemented yet".into()
-    } else if plan.options.wait_until_ready {
-        "wait_until_ready is not implemented yet".into()
+    let missing = if plan.options.wait_until_ready {
+        "wait_until_ready is not implemented yet"
     } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
-        "include_dependencies is not implemented yet; plan without it".into()
-    } else if let Some(step) = adapter {
-        format!("the adapter path is not implemented yet; component {} needs it", step.component.name)
+        "include_dependencies is not implemented yet; plan without it"
     } else {
         return Ok(());
     };
@@ -198,12 +194,29 @@ async fn prove(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<A
     if unusable.is_empty() { Ok(clusters) } else { Err(refuse::clusters(&unusable)) }
 }
 
+/// What adapters need to reach the clusters; nothing where no adapter is called.
+fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<String>, Status> {
+    if plan.adapters.is_empty() || plan.dry_run {
+        return Ok(Vec::new());
+    }
+    let mut unusable = Vec::new();
+    let mut kubeconfigs = Vec::with_capacity(sources.len());
+    for (name, source) in plan.clusters.iter().zip(sources) {
+        match access.kubeconfig(name, source) {
+            Ok(kubeconfig) => kubeconfigs.push(kubeconfig),
+            Err(error) => unusable.push((name, error.to_string())),
+        }
+    }
+    if unusable.is_empty() { Ok(kubeconfigs) } else { Err(refuse::clusters(&unusable)) }
+}
+
 /// Starts the run as a task of its own.
 fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
     clusters: Vec<Arc<Cluster>>,
+    kubeconfigs: Vec<String>,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -215,7 +228,12 @@ fn begin(
         step_count: plan.steps.len() as u32,
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
     }));
-    let fulfil = Arc::new(Direct::new(plan.clone(), clusters));
+    let adapters = shared.adapters.clone();
+    let fulfil = Arc::new(ByWork {
+        plan: plan.clone(),
+        direct: Direct::new(plan.clone(), clusters.clone()),
+        adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
+    });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
     let driver = run::run(plan, fulfil, shared.max_in_flight, identity, run.journal.clone(), (run.control(), controls));
     let shutdown = shared.shutdown.clone();

@@ -43,6 +43,14 @@ pub(crate) enum Reason {
     ManifestInvalid,
     Internal,
     Cancelled,
+    NotOurs,
+    ForeignContents,
+    Protected,
+    FinalizersPending,
+    NotFound,
+    AdapterUnreachable,
+    AdapterFailed,
+    AdapterTimeout,
 }
 
 impl Reason {
@@ -75,6 +83,14 @@ impl Reason {
             Self::ManifestInvalid => "MANIFEST_INVALID",
             Self::Internal => "INTERNAL",
             Self::Cancelled => "CANCELLED",
+            Self::NotOurs => "NOT_OURS",
+            Self::ForeignContents => "FOREIGN_CONTENTS",
+            Self::Protected => "PROTECTED",
+            Self::FinalizersPending => "FINALIZERS_PENDING",
+            Self::NotFound => "NOT_FOUND",
+            Self::AdapterUnreachable => "ADAPTER_UNREACHABLE",
+            Self::AdapterFailed => "ADAPTER_FAILED",
+            Self::AdapterTimeout => "ADAPTER_TIMEOUT",
         }
     }
 
@@ -92,6 +108,9 @@ impl Reason {
             | Self::ConversionUnavailable
             | Self::DefinitionNotServed
             | Self::BeingDeleted
+            | Self::FinalizersPending
+            | Self::AdapterUnreachable
+            | Self::AdapterTimeout
             | Self::Cancelled => true,
             Self::Conflict
             | Self::Immutable
@@ -106,6 +125,11 @@ impl Reason {
             | Self::UnexpectedAnswer
             | Self::DefinitionRejected
             | Self::ManifestInvalid
+            | Self::NotOurs
+            | Self::ForeignContents
+            | Self::Protected
+            | Self::NotFound
+            | Self::AdapterFailed
             | Self::Internal => false,
         }
     }
@@ -141,6 +165,8 @@ pub(crate) enum Verdict {
     Refused(Failure),
     /// Not done, or not known to be done, and worth another try.
     Again { failure: Failure, after: Option<Duration>, patience: Patience, lost: bool },
+    /// Nobody can tell: a write that could not be checked, or a dry run of what another component would make possible.
+    Unknown(Failure),
 }
 
 /// What a request was about, for messages and for how patient to be.
@@ -292,6 +318,114 @@ pub(crate) fn unproven(subject: &Subject<'_>, status: StatusCode) -> Verdict {
     Verdict::Again { failure, after: None, patience: patience(30, 2), lost: true }
 }
 
+/// The verdict on a read without an answer: nothing can have been changed by it.
+pub(crate) fn unread(subject: &Subject<'_>, why: &Unanswered) -> Verdict {
+    let (reason, patience) = match why {
+        Unanswered::NotSent(_) => (Reason::Unreachable, UNREACHABLE),
+        Unanswered::Lost(_) | Unanswered::Silent(_) => (Reason::Timeout, ODD),
+    };
+    let text = format!("cluster {} did not say what {} is: {why}", subject.cluster, name(subject));
+    Verdict::Again { failure: Failure::new(reason, text), after: None, patience, lost: false }
+}
+
+/// The verdict on an object whose name makes no path.
+pub(crate) fn no_path(error: &http::Error) -> Verdict {
+    Verdict::Refused(Failure::new(Reason::ManifestInvalid, format!("the object has no usable path: {error}")))
+}
+
+/// The verdict on a success that does not show the object.
+pub(crate) fn odd(subject: &Subject<'_>, what: &str) -> Verdict {
+    let text = format!("cluster {} answered something else than {}: {what}", subject.cluster, name(subject));
+    Verdict::Refused(Failure::new(Reason::UnexpectedAnswer, text))
+}
+
+/// The verdict on a definition or namespace that cannot be looked into: what is in it is not put at risk.
+pub(crate) fn contents_unknown(subject: &Subject<'_>, why: &str) -> Verdict {
+    let text = format!("{} is kept: what it holds outside the design cannot be told: {}", name(subject), capped(why));
+    Verdict::Refused(Failure::new(Reason::ApiUnavailable, text))
+}
+
+/// A component of the design that makes this one possible: it defines its kind, or is its namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provider<'a> {
+    pub(crate) component: &'a str,
+    pub(crate) state: ProviderState,
+}
+
+/// How far a provider has come on the cluster in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProviderState {
+    /// It succeeded, or may yet.
+    Sound,
+    /// It failed, or would.
+    Failed,
+    /// It ended without success and without a failure of its own: withheld, cancelled, or nobody knows.
+    Missing,
+}
+
+/// What the design itself brings along for a component.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provided<'a> {
+    pub(crate) kind: Option<Provider<'a>>,
+    pub(crate) namespace: Option<Provider<'a>>,
+    /// Whether the run creates a missing namespace by itself.
+    pub(crate) creates_namespaces: bool,
+    pub(crate) dry_run: bool,
+}
+
+/// The verdict in the light of what the design brings along. Nothing is waited for that will not come; and in a dry run, what
+/// fails only because nothing was created before it cannot be told (D20).
+pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Subject<'_>) -> Verdict {
+    let (Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) = &verdict;
+    let Subject { cluster, kind, namespace, .. } = subject;
+    let (provider, what) = match failure.reason {
+        Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
+        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is")),
+        // A webhook with side effects says so instead of deciding (case 83).
+        _ if provided.dry_run && failure.message.contains("does not support dry run") => {
+            return cannot_tell(failure, &failure.message);
+        }
+        _ => return verdict,
+    };
+    let failure = failure.clone();
+    match provider {
+        Some(Provider { component, state: ProviderState::Failed }) => {
+            let how = if provided.dry_run { "would fail itself" } else { "failed" };
+            refused(failure, format!("{what} component {component}, which {how} on cluster {cluster}"))
+        }
+        Some(Provider { component, .. }) if provided.dry_run => {
+            cannot_tell(&failure, &format!("{what} component {component}"))
+        }
+        Some(Provider { component, state: ProviderState::Missing }) => {
+            refused(failure, format!("{what} component {component}, which did not succeed on cluster {cluster}"))
+        }
+        Some(Provider { state: ProviderState::Sound, .. }) => verdict,
+        None if provided.dry_run && failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
+            cannot_tell(&failure, &format!("namespace {namespace} would be created first"))
+        }
+        None if provided.dry_run => Verdict::Refused(failure),
+        None => verdict,
+    }
+}
+
+fn refused(failure: Failure, message: String) -> Verdict {
+    Verdict::Refused(Failure { message, ..failure })
+}
+
+fn cannot_tell(failure: &Failure, because: &str) -> Verdict {
+    Verdict::Unknown(Failure { message: format!("cannot tell in a dry run: {because}"), ..failure.clone() })
+}
+
+/// How an object is called in messages.
+pub(crate) fn name(subject: &Subject<'_>) -> String {
+    let Subject { cluster, namespace, kind, name, .. } = subject;
+    if namespace.is_empty() {
+        format!("{kind} {name} on cluster {cluster}")
+    } else {
+        format!("{kind} {namespace}/{name} on cluster {cluster}")
+    }
+}
+
 /// The verdict on an object that was applied while it is on its way out: it will be gone (case 42).
 pub(crate) fn being_deleted(subject: &Subject<'_>) -> Verdict {
     let Subject { cluster, kind, name, .. } = subject;
@@ -392,12 +526,8 @@ impl Class {
     }
 
     fn sentence(&self, subject: &Subject<'_>, code: StatusCode, text: &str) -> String {
-        let Subject { cluster, namespace, kind, name, .. } = subject;
-        let what = if namespace.is_empty() {
-            format!("{kind} {name} on cluster {cluster}")
-        } else {
-            format!("{kind} {namespace}/{name} on cluster {cluster}")
-        };
+        let Subject { cluster, namespace, kind, .. } = subject;
+        let what = name(subject);
         match self.reason {
             Reason::CredentialsRejected => format!("the credentials are no longer accepted by cluster {cluster}"),
             Reason::Forbidden => format!("{what} is forbidden: {text}"),
@@ -545,6 +675,25 @@ mod tests {
         let refused = ask(3600);
         assert_refused(&refused, Reason::Throttled);
         assert!(matches!(refused, Verdict::Refused(failure) if failure.message.contains("3600 s")));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_that_will_not_come() {
+        let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None);
+        let told = |state, dry_run| {
+            let kind = Some(Provider { component: "definition", state });
+            let provided = Provided { kind, namespace: None, creates_namespaces: false, dry_run };
+            in_light_of(provided, unknown(), &subject())
+        };
+        assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);
+        for state in [ProviderState::Failed, ProviderState::Missing] {
+            let verdict = told(state, false);
+            assert_refused(&verdict, Reason::KindUnknown);
+            assert!(matches!(verdict, Verdict::Refused(failure) if failure.message.contains("component definition")));
+        }
+        assert!(matches!(told(ProviderState::Sound, true), Verdict::Unknown(_)));
+        assert!(matches!(told(ProviderState::Missing, true), Verdict::Unknown(_)));
+        assert_refused(&told(ProviderState::Failed, true), Reason::KindUnknown);
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! something, read a file of its own, talk through somebody or act as somebody is refused by name, wherever in the file it
 //! stands. Nothing is ever inferred: what is broken or missing is an error, not another cluster (case 96).
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -100,6 +101,44 @@ impl Access {
         }
     }
 
+    /// A kubeconfig of that one cluster, complete and with nothing else in it, for an adapter (D27).
+    pub(crate) fn kubeconfig(&self, name: &str, source: &Source) -> Result<String, Error> {
+        let (kubeconfig, context) = match source {
+            Source::Kubeconfig(text) => (parse(text)?, None),
+            Source::Context(context) => (self.own.clone().unwrap_or_default(), Some(context.as_str())),
+            Source::Name => (self.own.clone().unwrap_or_default(), Some(name)),
+        };
+        let not_portable = |what: &str| Error::Unusable(format!("it cannot be handed to an adapter: {what}"));
+        let Selected { context, cluster, user } = select(&kubeconfig, context)?;
+        let mut of_user = user.auth_info.clone().unwrap_or_default();
+        if of_user.exec.is_some() || of_user.auth_provider.is_some() || of_user.token_file.is_some() {
+            return Err(not_portable("its credentials are made anew by a program or a file"));
+        }
+        let mut of_cluster = cluster.cluster.clone().unwrap_or_default();
+        let inline = |file: &mut Option<String>| -> Result<Option<String>, Error> {
+            let Some(path) = file.take() else { return Ok(None) };
+            let bytes = std::fs::read(&path).map_err(|error| not_portable(&format!("{path}: {error}")))?;
+            Ok(Some(BASE64_STANDARD.encode(bytes)))
+        };
+        let or = |data: &mut Option<String>, other: Option<String>| *data = data.take().or(other);
+        or(&mut of_cluster.certificate_authority_data, inline(&mut of_cluster.certificate_authority)?);
+        or(&mut of_user.client_certificate_data, inline(&mut of_user.client_certificate)?);
+        if let Some(key) = inline(&mut of_user.client_key)? {
+            of_user.client_key_data.get_or_insert_with(|| key.into());
+        }
+        let minified = Kubeconfig {
+            api_version: Some("v1".into()),
+            kind: Some("Config".into()),
+            current_context: Some(context.name.clone()),
+            contexts: vec![context.clone()],
+            clusters: vec![NamedCluster { cluster: Some(of_cluster), ..cluster.clone() }],
+            auth_infos: vec![NamedAuthInfo { auth_info: Some(of_user), ..user.clone() }],
+            ..Kubeconfig::default()
+        };
+        // JSON is YAML.
+        serde_json::to_string(&minified).map_err(|_| not_portable("it cannot be written down"))
+    }
+
     fn has_context(&self, name: &str) -> bool {
         self.own.iter().flat_map(|own| &own.contexts).any(|context| context.name == name)
     }
@@ -153,19 +192,31 @@ fn parse(text: &str) -> Result<Kubeconfig, Error> {
     serde_json::from_value(value).map_err(|_| Error::Unreadable("a field has the wrong type".into()))
 }
 
-async fn load(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, Error> {
-    let context = context.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty());
-    let context = context.ok_or(Error::NoContext)?.to_owned();
+/// The parts of a kubeconfig that one context selects.
+struct Selected<'a> {
+    context: &'a NamedContext,
+    cluster: &'a NamedCluster,
+    user: &'a NamedAuthInfo,
+}
+
+fn select<'a>(kubeconfig: &'a Kubeconfig, context: Option<&'a str>) -> Result<Selected<'a>, Error> {
+    let name = context.or(kubeconfig.current_context.as_deref()).filter(|name| !name.is_empty());
+    let name = name.ok_or(Error::NoContext)?;
     let missing = |what, name: &str| Error::Missing { what, name: name.to_owned() };
-    let named = kubeconfig.contexts.iter().find(|named| named.name == context);
-    let entry = named.and_then(|named| named.context.as_ref()).ok_or_else(|| missing("context", &context))?;
-    let clusters: BTreeMap<_, _> = kubeconfig.clusters.iter().map(|named| (&named.name, &named.cluster)).collect();
-    let cluster = clusters.get(&entry.cluster).ok_or_else(|| missing("cluster", &entry.cluster))?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == name);
+    let context = context.ok_or_else(|| missing("context", name))?;
+    let entry = context.context.as_ref().ok_or_else(|| missing("context", name))?;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == entry.cluster);
+    let cluster = cluster.ok_or_else(|| missing("cluster", &entry.cluster))?;
     let user = entry.user.as_deref().unwrap_or_default();
-    if !kubeconfig.auth_infos.iter().any(|named| named.name == user) {
-        return Err(missing("user", user));
-    }
-    if cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()) {
+    let user = kubeconfig.auth_infos.iter().find(|named| named.name == user).ok_or_else(|| missing("user", user))?;
+    Ok(Selected { context, cluster, user })
+}
+
+async fn load(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, Error> {
+    let Selected { context, cluster, .. } = select(&kubeconfig, context)?;
+    let context = context.name.clone();
+    if cluster.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()) {
         return Err(Error::Unusable("`proxy-url` is not supported".into()));
     }
     unwrap_data(&mut kubeconfig);
@@ -251,6 +302,15 @@ mod tests {
     async fn name_without_access_is_refused_and_says_what_there_is() {
         let error = Access::default().config("east", &Source::Name).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("no access to `east` was sent"), "{error}");
+    }
+
+    #[test]
+    fn adapter_gets_the_selected_cluster_and_nothing_else() {
+        let text = kubeconfig("", "").replace("name: other, user: {}", "name: other, user: {token: canary-other}");
+        let handed = Access::default().kubeconfig("east", &Source::Kubeconfig(text)).unwrap();
+        assert!(handed.contains("https://127.0.0.1:1") && handed.contains("canary-7f1"));
+        assert!(!handed.contains("canary-other"));
+        assert!(parse(&handed).is_ok());
     }
 
     #[tokio::test]

@@ -5,25 +5,24 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Cluster, Target,
-    discovery::{self, Resource},
-    retry_after, warnings,
+    Change, Cluster, Reply,
+    discovery::Resource,
+    object::{self, Found},
+    warnings,
 };
 use crate::{
+    diff::{self, FieldDiff},
     mask::{OfDesign, Secrets},
-    verdict::{self, Answer, Failure, Reason, Subject, Verdict},
+    verdict::{self, Subject, Verdict},
 };
 
 /// The engine's field manager (S18). Changing it would orphan the fields of everything that was ever deployed.
 pub(crate) const FIELD_MANAGER: &str = "switchyard";
-
-/// What may stand unescaped in a path segment (RFC 3986 `unreserved`).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// What is applied.
 pub(crate) struct Patch<'a> {
@@ -33,20 +32,14 @@ pub(crate) struct Patch<'a> {
     pub(crate) manifest: Bytes,
     /// Takes over fields that another manager owns (D13).
     pub(crate) force: bool,
+    /// Only asks what would happen.
+    pub(crate) dry_run: bool,
     /// From 1.
     pub(crate) attempt: u32,
     /// When the first attempt began, if one since then may have been carried out though its answer was lost.
     pub(crate) lost_since: Option<Instant>,
     /// What must not be said of other components either.
     pub(crate) secrets: &'a OfDesign,
-}
-
-/// What changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Created,
-    Configured,
-    Unchanged,
 }
 
 /// The object as the cluster has it now.
@@ -58,9 +51,16 @@ pub(crate) struct Applied {
     pub(crate) resource_version: String,
 }
 
+/// What applying would change.
+pub(crate) struct Rehearsed {
+    /// The object as it is now; its change is what would be.
+    pub(crate) applied: Applied,
+    pub(crate) diff: Vec<FieldDiff>,
+}
+
 /// What a PATCH came to, and the server's warnings.
-pub(crate) struct Outcome {
-    pub(crate) result: Result<Applied, Verdict>,
+pub(crate) struct Outcome<T> {
+    pub(crate) result: Result<T, Verdict>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -93,72 +93,88 @@ struct ManagedFields {
 }
 
 /// Applies the object.
-pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Outcome {
-    let subject = &what.subject;
-    let request = match patch(what) {
-        Ok(request) => request,
-        Err(error) => {
-            let failure = Failure::new(Reason::ManifestInvalid, format!("the object has no usable path: {error}"));
-            return Outcome { result: Err(Verdict::Refused(failure)), warnings: Vec::new() };
-        }
-    };
-    let target = Target {
-        method: "PATCH",
-        resource: &what.resource.plural,
-        api_version: subject.api_version,
-        kind: subject.kind,
-        namespace: subject.namespace,
-        name: subject.name,
-        attempt: what.attempt,
-    };
+pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Outcome<Applied> {
     let sent = Instant::now();
-    let reply = match cluster.send(request, &target, by).await {
+    let reply = match send(cluster, what, by).await {
         Ok(reply) => reply,
-        Err(why) => return Outcome { result: Err(verdict::unanswered(subject, &why)), warnings: Vec::new() },
+        Err(verdict) => return Outcome { result: Err(verdict), warnings: Vec::new() },
     };
-    if reply.status == StatusCode::OK || reply.status == StatusCode::CREATED {
-        let date = reply.headers.get(header::DATE).and_then(|date| date.to_str().ok());
-        let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-        // What a lost attempt wrote was written by this step too.
-        let took = what.lost_since.unwrap_or(sent).elapsed();
-        let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
-        let result = serde_json::from_slice(&reply.body)
-            .map_err(|_| unexpected(subject, "it answered with something that is not an object"))
-            .and_then(|object| proof(cluster, what, object, &answered));
-        // The object may be secret, so its warnings are masked like refusals.
-        let warnings = warnings(&reply.headers);
-        let warnings = if warnings.is_empty() {
-            warnings
-        } else {
-            let secrets = Secrets::around(&what.manifest, what.secrets);
-            warnings.iter().map(|warning| secrets.mask(&verdict::capped(warning))).collect()
-        };
-        return Outcome { result, warnings };
+    let date = reply.headers.get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    // What a lost attempt wrote was written by this step too.
+    let took = what.lost_since.unwrap_or(sent).elapsed();
+    let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
+    let result = serde_json::from_slice(&reply.body)
+        .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
+        .and_then(|object| proof(cluster, what, object, &answered));
+    Outcome { result, warnings: masked_warnings(&reply, what) }
+}
+
+/// Asks what applying the object would change (S22): the API server goes all the way and stores nothing.
+pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Outcome<Rehearsed> {
+    let failed = |verdict| Outcome { result: Err(verdict), warnings: Vec::new() };
+    let before = match object::read::<Value>(cluster, &what.subject, what.resource, "application/json", by).await {
+        Ok(Found::There(object)) => Some(object),
+        Ok(Found::NotThere) => None,
+        Err(verdict) => return failed(verdict),
+    };
+    let reply = match send(cluster, what, by).await {
+        Ok(reply) => reply,
+        Err(verdict) => return failed(verdict),
+    };
+    let result = match serde_json::from_slice::<Value>(&reply.body) {
+        Ok(after) if after["metadata"]["name"] == what.subject.name => {
+            let diff = diff::diff(before.as_ref(), &after);
+            let change = match (&before, diff.is_empty()) {
+                (None, _) => Change::Created,
+                (Some(_), false) => Change::Configured,
+                (Some(_), true) => Change::Unchanged,
+            };
+            let namespace = after["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            let of_before =
+                |key: &str| before.as_ref().and_then(|it| it["metadata"][key].as_str()).unwrap_or_default().to_owned();
+            let applied =
+                Applied { change, namespace, uid: of_before("uid"), resource_version: of_before("resourceVersion") };
+            Ok(Rehearsed { applied, diff })
+        }
+        _ => Err(verdict::odd(&what.subject, "it is not the object")),
+    };
+    Outcome { result, warnings: masked_warnings(&reply, what) }
+}
+
+/// Sends the PATCH; whatever is not 200 or 201 is classified.
+async fn send(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Result<Reply, Verdict> {
+    let subject = &what.subject;
+    let request = patch(what).map_err(|error| verdict::no_path(&error))?;
+    let target = object::target("PATCH", subject, what.resource, what.attempt);
+    let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
+    match reply.status {
+        StatusCode::OK | StatusCode::CREATED => Ok(reply),
+        status if status.is_success() => Err(verdict::unproven(subject, status)),
+        _ => Err(verdict::answered(subject, &reply.answer(), &Secrets::around(&what.manifest, what.secrets))),
     }
-    let verdict = if reply.status.is_success() {
-        verdict::unproven(subject, reply.status)
-    } else {
-        let answer = Answer { status: reply.status, retry_after: retry_after(&reply.headers), body: &reply.body };
-        verdict::answered(subject, &answer, &Secrets::around(&what.manifest, what.secrets))
-    };
-    Outcome { result: Err(verdict), warnings: Vec::new() }
+}
+
+/// The object may be secret, so what the server warns of is masked like what it refuses.
+fn masked_warnings(reply: &Reply, what: &Patch<'_>) -> Vec<String> {
+    let warnings = warnings(&reply.headers);
+    if warnings.is_empty() {
+        return warnings;
+    }
+    let secrets = Secrets::around(&what.manifest, what.secrets);
+    warnings.iter().map(|warning| secrets.mask(&verdict::capped(warning))).collect()
 }
 
 fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
-    let mut path = discovery::root(what.subject.api_version);
-    if what.resource.namespaced {
-        path.push_str("/namespaces/");
-        path.extend(utf8_percent_encode(what.subject.namespace, SEGMENT));
-    }
-    path.push('/');
-    path.push_str(&what.resource.plural);
-    path.push('/');
-    path.extend(utf8_percent_encode(what.subject.name, SEGMENT));
+    let mut path = object::path(&what.subject, what.resource);
     path.push_str("?fieldManager=");
     path.push_str(FIELD_MANAGER);
     path.push_str("&fieldValidation=Strict");
     if what.force {
         path.push_str("&force=true");
+    }
+    if what.dry_run {
+        path.push_str("&dryRun=All");
     }
     Request::builder()
         .method(Method::PATCH)
@@ -184,8 +200,8 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object, answered: &Answere
         || (!object.kind.is_empty() && object.kind != subject.kind)
         || metadata.uid.is_empty()
     {
-        let text = format!("it answered with {} {} instead", object.kind, metadata.name);
-        return Err(unexpected(subject, &verdict::capped(&text)));
+        let text = format!("it is {} {}", object.kind, metadata.name);
+        return Err(verdict::odd(subject, &verdict::capped(&text)));
     }
     if metadata.deletion_timestamp.is_some() {
         return Err(verdict::being_deleted(subject));
@@ -224,13 +240,6 @@ fn may_be_of_this_request(entry: Option<&str>, answered: &Answered) -> bool {
     date.duration_since(entry).map_or(true, |age| age.as_secs() <= answered.took.as_secs() + 1)
 }
 
-fn unexpected(subject: &Subject<'_>, what: &str) -> Verdict {
-    Verdict::Refused(Failure::new(
-        Reason::UnexpectedAnswer,
-        format!("cluster {} did not prove that {} {} was applied: {what}", subject.cluster, subject.kind, subject.name),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,33 +260,5 @@ mod tests {
     fn slow_answer_widens_what_may_be_of_this_request() {
         let slow = Answered { took: Duration::from_secs(10), ..answered("Sun, 29 Nov 2026 10:00:15 GMT") };
         assert!(may_be_of_this_request(Some("2026-11-29T10:00:05Z"), &slow));
-    }
-
-    #[test]
-    fn names_are_escaped_in_the_path() {
-        let subject = Subject {
-            cluster: "east",
-            api_version: "v1",
-            kind: "ConfigMap",
-            namespace: "a b",
-            name: "x/../y?z",
-            kind_in_design: false,
-            namespace_in_design: false,
-        };
-        let resource = Resource { plural: "configmaps".into(), namespaced: true };
-        let what = Patch {
-            subject,
-            resource: &resource,
-            manifest: Bytes::new(),
-            force: false,
-            attempt: 1,
-            lost_since: None,
-            secrets: &OfDesign::default(),
-        };
-        let request = patch(&what).unwrap();
-        assert_eq!(
-            request.uri().to_string(),
-            "/api/v1/namespaces/a%20b/configmaps/x%2F..%2Fy%3Fz?fieldManager=switchyard&fieldValidation=Strict"
-        );
     }
 }

@@ -11,10 +11,13 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::{Cluster, Target, discovery};
 use crate::verdict::{Failure, Reason, Unanswered};
 
-/// The kind that defines kinds.
-pub(crate) const KIND: &str = "CustomResourceDefinition";
-/// Its group.
-pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+const KIND: &str = "CustomResourceDefinition";
+const GROUP: &str = "apiextensions.k8s.io";
+
+/// Whether the kind is the one that defines kinds.
+pub(crate) fn is_definition(api_version: &str, kind: &str) -> bool {
+    kind == KIND && api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
+}
 
 /// Pauses between looks: most definitions are served within 100 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

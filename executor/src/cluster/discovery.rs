@@ -70,7 +70,7 @@ impl Discovery {
     ) -> Result<Resource, Error> {
         let mut known = self.group_version(cluster, api_version, by).await?;
         if !known.kinds.contains_key(kind) && known.asked < since {
-            self.forget(api_version, &known);
+            self.forget_stale(api_version, &known);
             known = self.group_version(cluster, api_version, by).await?;
         }
         known.kinds.get(kind).cloned().ok_or_else(|| {
@@ -90,7 +90,12 @@ impl Discovery {
         cell.get_or_try_init(|| ask(cluster, api_version, by)).await.cloned()
     }
 
-    fn forget(&self, api_version: &str, stale: &Arc<GroupVersion>) {
+    /// Forgets what the group version was said to serve.
+    pub(super) fn forget(&self, api_version: &str) {
+        self.known().remove(api_version);
+    }
+
+    fn forget_stale(&self, api_version: &str, stale: &Arc<GroupVersion>) {
         let mut known = self.known();
         if known.get(api_version).is_some_and(|cell| cell.get().is_some_and(|it| Arc::ptr_eq(it, stale))) {
             known.remove(api_version);

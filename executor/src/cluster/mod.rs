@@ -6,8 +6,11 @@ pub(crate) mod access;
 pub(crate) mod apply;
 mod breaker;
 mod client;
+mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
+mod object;
+pub(crate) mod remove;
 
 use std::sync::Arc;
 
@@ -21,8 +24,12 @@ use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument, Span, field::Empty};
 
+pub(crate) use self::client::innermost;
 use self::{breaker::Breaker, client::Version, discovery::Discovery};
-use crate::{attributes, verdict::Unanswered};
+use crate::{
+    attributes,
+    verdict::{Answer, Subject, Unanswered, Verdict},
+};
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
@@ -72,11 +79,45 @@ pub(crate) struct Target<'a> {
     pub(crate) attempt: u32,
 }
 
+/// What changed, or in a dry run would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Created,
+    Configured,
+    Unchanged,
+    Removed,
+    /// It was not there to be removed.
+    Absent,
+}
+
+/// What one look at an object shows.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    There {
+        /// Whether it carries the design's mark.
+        ours: bool,
+        /// Whether it was written since the cluster was proven workable; none when the cluster does not say.
+        since: Option<bool>,
+        object: switchyard_proto::v1::ObjectRef,
+    },
+    /// The API server says that it is not there.
+    Absent,
+    /// Nobody can tell, and why.
+    Unknown(String),
+}
+
 /// A complete answer.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// The answer as far as it is classified.
+    fn answer(&self) -> Answer<'_> {
+        Answer { status: self.status, retry_after: retry_after(&self.headers), body: &self.body }
+    }
 }
 
 #[derive(Deserialize)]
@@ -222,6 +263,42 @@ impl Cluster {
         self.discovery.find(self, api_version, kind, since, by).await
     }
 
+    /// Looks at one object's metadata. Reads only.
+    pub(crate) async fn look(&self, subject: &Subject<'_>, design_id: &str, by: Instant) -> Seen {
+        let resource = match self.find(subject.api_version, subject.kind, Instant::now(), by).await {
+            Ok(resource) => resource,
+            Err(discovery::Error::Unknown { .. }) => {
+                return Seen::Unknown(format!("kind {} of {} is not served", subject.kind, subject.api_version));
+            }
+            Err(discovery::Error::Failed(why)) => return Seen::Unknown(why),
+        };
+        let namespace = if resource.namespaced { subject.namespace } else { "" };
+        let subject = Subject { namespace, ..subject.clone() };
+        match object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await {
+            Ok(object::Found::NotThere) => Seen::Absent,
+            Ok(object::Found::There(object::Bare { metadata })) => Seen::There {
+                ours: metadata.design() == Some(design_id),
+                since: self.is_since_baseline(&metadata.resource_version),
+                object: switchyard_proto::v1::ObjectRef {
+                    api_version: subject.api_version.into(),
+                    kind: subject.kind.into(),
+                    namespace: metadata.namespace,
+                    name: metadata.name,
+                    uid: metadata.uid,
+                    resource_version: metadata.resource_version,
+                },
+            },
+            Err(Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) => {
+                Seen::Unknown(failure.message)
+            }
+        }
+    }
+
+    /// Forgets what the group version was said to serve.
+    fn forget(&self, api_version: &str) {
+        self.discovery.forget(api_version);
+    }
+
     /// Whether `resource_version` was written since the cluster was proven workable; none when the cluster did not say.
     fn is_since_baseline(&self, resource_version: &str) -> Option<bool> {
         Some(resource_version.parse::<u64>().ok()? > self.baseline?)
@@ -274,7 +351,7 @@ fn without_credentials(url: &http::Uri) -> String {
 }
 
 /// The warnings of an answer (RFC 9111 section 5.5 as Kubernetes uses it: `299 - "text"`).
-pub(crate) fn warnings(headers: &HeaderMap) -> Vec<String> {
+fn warnings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WARNING).into_iter().filter_map(|value| value.to_str().ok());
     values
         .map(|value| match value.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')) {
@@ -285,7 +362,7 @@ pub(crate) fn warnings(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// How long the server asked to wait (RFC 9110 section 10.2.3, in seconds, as API servers send it).
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 

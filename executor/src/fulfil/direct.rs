@@ -1,4 +1,4 @@
-//! The direct path: applies a step's object to one cluster (S18).
+//! The direct path: applies a step's object to one cluster, removes it, or asks what either would do (S18, S20, S22).
 
 use std::{
     collections::BTreeMap,
@@ -6,26 +6,29 @@ use std::{
 };
 
 use bytes::Bytes;
-use switchyard_proto::v1::ObjectRef;
+use switchyard_proto::v1::{ObjectRef, Operation};
 use tokio::sync::OnceCell;
 
-use super::{Attempt, Done, Fulfil, Order};
+use super::{Attempt, Done, Order};
 use crate::{
     cluster::{
-        Cluster,
-        apply::{self, Patch},
+        Change, Cluster,
+        apply::{self, Applied, Patch},
         definition,
         discovery::{self, Resource},
+        remove::{self, Removal},
     },
+    diff::FieldDiff,
     mask::OfDesign,
-    plan::{self, Plan, Step, Work},
-    verdict::{self, Failure, Reason, Subject, Verdict},
+    plan::{self, Plan, Step},
+    schedule::StepIx,
+    verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
 };
 
 /// A namespace by lane and name, and whether it was created.
 type Created = BTreeMap<(u16, String), Arc<OnceCell<()>>>;
 
-/// Applies the direct steps of one plan.
+/// Carries out the direct steps of one plan.
 pub(crate) struct Direct {
     plan: Arc<Plan>,
     /// By lane.
@@ -35,117 +38,183 @@ pub(crate) struct Direct {
     secrets: OfDesign,
 }
 
+/// What the cases of one attempt have in common.
+struct Task<'a> {
+    cluster: &'a Cluster,
+    direct: &'a plan::Direct,
+    order: &'a Order,
+    subject: Subject<'a>,
+    resource: Resource,
+}
+
 impl Direct {
     pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>) -> Self {
-        let secrets = plan.steps.iter().filter_map(Step::direct).filter(|direct| direct.head.is_secret());
-        let secrets = OfDesign::new(secrets.map(|direct| direct.manifest.clone()).collect());
+        let secrets = plan.steps.iter().filter_map(Step::object).filter(|object| object.head.is_secret());
+        let secrets = OfDesign::new(secrets.map(|object| object.manifest.clone()).collect());
         Self { plan, clusters, created: Mutex::default(), secrets }
     }
 
-    async fn apply(&self, direct: &plan::Direct, order: &Order) -> Attempt {
-        let cluster = &self.clusters[order.lane.0 as usize];
+    pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
+        let cluster = &*self.clusters[order.lane.0 as usize];
         let head = &direct.head;
         let options = &self.plan.options;
-        let mut subject = Subject {
+        let subject = Subject {
             cluster: &cluster.name,
             api_version: &head.api_version,
             kind: &head.kind,
             namespace: head.metadata.namespace.as_deref().unwrap_or(&options.default_namespace),
             name: &head.metadata.name,
-            kind_in_design: direct.kind_in_design,
-            namespace_in_design: direct.namespace_in_design,
+            kind_in_design: direct.kind_by.is_some(),
+            namespace_in_design: direct.namespace_by.is_some(),
         };
-        let mut attempt = Attempt { result: Err(Verdict::Refused(internal())), sent: 0, warnings: Vec::new() };
-        let resource = match self.resource(cluster, &subject, order).await {
+        // What is known will do if it holds the kind; what is not known is asked for anew.
+        let since = tokio::time::Instant::now();
+        let found = cluster.find(subject.api_version, subject.kind, since, order.answer_by).await;
+        let undeploys = self.plan.operation == Operation::Undeploy;
+        let resource = match found {
             Ok(resource) => resource,
-            Err(verdict) => return Attempt { result: Err(verdict), ..attempt },
-        };
-        if !resource.namespaced {
-            if subject.namespace != options.default_namespace {
-                attempt.warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
+            // No kind, no objects: but only if the cluster said so (D18, case 67).
+            Err(discovery::Error::Unknown { .. }) if undeploys => {
+                return Attempt::done(absent(&subject), 0);
             }
-            subject.namespace = "";
+            Err(discovery::Error::Unknown { near }) => {
+                let verdict = verdict::kind_unknown(&subject, near.as_deref());
+                return Attempt::ended(self.tell(verdict, &subject, direct, order));
+            }
+            Err(discovery::Error::Failed(why)) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
+        };
+        let mut warnings = Vec::new();
+        let mut task = Task { cluster, direct, order, subject, resource };
+        if !task.resource.namespaced {
+            if task.subject.namespace != options.default_namespace {
+                warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
+            }
+            task.subject.namespace = "";
         }
-        let patch = Patch {
-            subject: subject.clone(),
-            resource: &resource,
-            manifest: direct.manifest.clone(),
-            force: options.force_conflicts,
-            attempt: order.attempt,
-            lost_since: order.lost_since,
-            secrets: &self.secrets,
+        let mut attempt = match (undeploys, self.plan.dry_run) {
+            (false, false) => self.apply(&task).await,
+            (false, true) => self.rehearse(&task).await,
+            (true, _) => self.remove(&task).await,
         };
-        let outcome = apply::apply(cluster, &patch, order.answer_by).await;
-        attempt.sent = 1;
-        attempt.warnings.extend(outcome.warnings);
-        attempt.result = match outcome.result {
-            Err(Verdict::Refused(failure))
-                if failure.reason == Reason::NamespaceNotFound && options.create_namespaces =>
-            {
-                Err(self.create_namespace(cluster, &subject, order, failure).await)
-            }
-            Err(verdict) => Err(verdict),
-            Ok(applied) => {
-                let object = ObjectRef {
-                    api_version: head.api_version.clone(),
-                    kind: head.kind.clone(),
-                    namespace: applied.namespace,
-                    name: head.metadata.name.clone(),
-                    uid: applied.uid,
-                    resource_version: applied.resource_version,
-                };
-                let done = Done { change: applied.change, object };
-                if head.is_definition() {
-                    order.progress.written();
-                    let deadline = order.deadline;
-                    definition::served(cluster, &head.api_version, &head.metadata.name, deadline)
-                        .await
-                        .map(|()| done)
-                        .map_err(Verdict::Refused)
-                } else {
-                    Ok(done)
-                }
-            }
+        warnings.append(&mut attempt.warnings);
+        Attempt { warnings, ..attempt }
+    }
+
+    /// What the cluster would say to the object that an adapter is asked for.
+    pub(crate) async fn rehearse_for_adapter(&self, adapter: &plan::Adapter, order: &Order) -> Attempt {
+        let note = "adapters are not called in a dry run";
+        let Some(object) = &adapter.object else {
+            let text = format!("cannot tell in a dry run: the component is not a Kubernetes object, and {note}");
+            return Attempt::ended(Verdict::Unknown(Failure::new(Reason::KindUnknown, text)));
         };
+        let mut attempt = self.carry_out(object, order).await;
+        attempt.warnings.push(note.into());
         attempt
     }
 
-    async fn resource(&self, cluster: &Cluster, subject: &Subject<'_>, order: &Order) -> Result<Resource, Verdict> {
-        // On the first attempt whatever is known will do, if it holds the kind; a retry asks anew.
-        let since = tokio::time::Instant::now();
-        cluster.find(subject.api_version, subject.kind, since, order.answer_by).await.map_err(|error| match error {
-            discovery::Error::Unknown { near } => verdict::kind_unknown(subject, near.as_deref()),
-            discovery::Error::Failed(why) => verdict::discovery_failed(subject, &why),
-        })
+    async fn apply(&self, task: &Task<'_>) -> Attempt {
+        let Task { cluster, direct, order, subject, .. } = task;
+        let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
+        let result = match outcome.result {
+            Err(Verdict::Refused(failure))
+                if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
+            {
+                Err(self.create_namespace(task, failure).await)
+            }
+            Ok(applied) if direct.head.is_definition() => {
+                order.progress.written();
+                definition::served(cluster, subject.api_version, subject.name, order.deadline)
+                    .await
+                    .map(|()| done(subject, applied, Vec::new()))
+                    .map_err(Verdict::Refused)
+            }
+            Ok(applied) => Ok(done(subject, applied, Vec::new())),
+            Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
+        };
+        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    async fn rehearse(&self, task: &Task<'_>) -> Attempt {
+        let outcome = apply::rehearse(task.cluster, &self.patch(task), task.order.answer_by).await;
+        let result = outcome
+            .result
+            .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
+            .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
+        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    async fn remove(&self, task: &Task<'_>) -> Attempt {
+        let order = task.order;
+        let removal = Removal {
+            subject: task.subject.clone(),
+            resource: &task.resource,
+            design_id: &self.plan.design.id,
+            delete_foreign: self.plan.options.delete_foreign,
+            dry_run: self.plan.dry_run,
+            attempt: order.attempt,
+            lost_before: order.lost_since.is_some(),
+        };
+        let accepted = || order.progress.written();
+        let outcome = remove::remove(task.cluster, &removal, order.answer_by, order.deadline, accepted).await;
+        let result = outcome.result.map(|removed| {
+            let applied = Applied {
+                change: removed.change,
+                namespace: task.subject.namespace.to_owned(),
+                uid: removed.uid,
+                resource_version: String::new(),
+            };
+            done(&task.subject, applied, Vec::new())
+        });
+        Attempt { result, sent: outcome.sent, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    fn patch<'a>(&'a self, task: &'a Task<'a>) -> Patch<'a> {
+        Patch {
+            subject: task.subject.clone(),
+            resource: &task.resource,
+            manifest: task.direct.manifest.clone(),
+            force: self.plan.options.force_conflicts,
+            dry_run: self.plan.dry_run,
+            attempt: task.order.attempt,
+            lost_since: task.order.lost_since,
+            secrets: &self.secrets,
+        }
+    }
+
+    /// The verdict in the light of what other components of the design bring along.
+    fn tell(&self, verdict: Verdict, subject: &Subject<'_>, direct: &plan::Direct, order: &Order) -> Verdict {
+        let provider = |step: StepIx| Provider {
+            component: self.plan.steps[step.0 as usize].component.name.as_str(),
+            state: match order.without.iter().find(|(without, _)| *without == step) {
+                None => ProviderState::Sound,
+                Some((_, true)) => ProviderState::Failed,
+                Some((_, false)) => ProviderState::Missing,
+            },
+        };
+        let provided = Provided {
+            kind: direct.kind_by.map(provider),
+            namespace: direct.namespace_by.map(provider),
+            creates_namespaces: self.plan.options.create_namespaces,
+            dry_run: self.plan.dry_run,
+        };
+        verdict::in_light_of(provided, verdict, subject)
     }
 
     /// Creates the object's namespace, once however many objects miss it, and asks for another attempt.
-    async fn create_namespace(
-        &self,
-        cluster: &Cluster,
-        subject: &Subject<'_>,
-        order: &Order,
-        missing: Failure,
-    ) -> Verdict {
+    async fn create_namespace(&self, task: &Task<'_>, missing: Failure) -> Verdict {
+        let Task { cluster, order, subject, .. } = task;
         let key = (order.lane.0, subject.namespace.to_owned());
         let cell = self.created.lock().expect("nothing panics while it holds the lock").entry(key).or_default().clone();
         let create = || async {
-            let namespace = Subject {
-                api_version: "v1",
-                kind: "Namespace",
-                namespace: "",
-                name: subject.namespace,
-                ..subject.clone()
-            };
-            let manifest = serde_json::json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": subject.namespace }
-            });
+            let name = subject.namespace;
+            let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let resource = Resource { plural: "namespaces".into(), namespaced: false };
             let patch = Patch {
-                subject: namespace,
+                subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
                 manifest: Bytes::from(manifest.to_string()),
                 force: false,
+                dry_run: false,
                 attempt: 1,
                 lost_since: None,
                 secrets: &self.secrets,
@@ -163,18 +232,24 @@ impl Direct {
     }
 }
 
-impl Fulfil for Direct {
-    async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
-        match &self.plan.clone().steps[order.step.0 as usize].work {
-            Work::Direct(direct) => self.apply(direct, &order).await,
-            // Such plans are refused before they start.
-            Work::Adapter { .. } => {
-                Attempt { result: Err(Verdict::Refused(internal())), sent: 0, warnings: Vec::new() }
-            }
-        }
-    }
+fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
+    let object = ObjectRef {
+        api_version: subject.api_version.to_owned(),
+        kind: subject.kind.to_owned(),
+        namespace: applied.namespace,
+        name: subject.name.to_owned(),
+        uid: applied.uid,
+        resource_version: applied.resource_version,
+    };
+    Done { change: applied.change.into(), object: Some(object), diff }
 }
 
-fn internal() -> Failure {
-    Failure::new(Reason::Internal, "the step could not be carried out because of an internal error")
+fn absent(subject: &Subject<'_>) -> Done {
+    let nothing = Applied {
+        change: Change::Absent,
+        namespace: String::new(),
+        uid: String::new(),
+        resource_version: String::new(),
+    };
+    done(subject, nothing, Vec::new())
 }

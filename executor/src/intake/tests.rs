@@ -55,7 +55,7 @@ fn whole_plan_is_accepted() {
     let accepted = feed(plan(vec![step("a", &[]), step("b", &["a"])])).unwrap();
     assert_eq!(accepted.plan.steps[1].depends_on, [StepIx(0)]);
     assert!(matches!(accepted.access[..], [Source::Name]));
-    assert_eq!(accepted.plan.options.step_timeout, STEP_TIMEOUT);
+    assert_eq!(accepted.plan.timeouts(), [Duration::from_secs(60)]);
 }
 
 #[test]

@@ -7,9 +7,8 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    cluster::apply::Change,
     journal::Reader,
-    plan::{Direct, Head, Metadata, Options, Step},
+    plan::{Direct, Head, Metadata, Options, Step, Work},
     schedule::Patience,
 };
 
@@ -29,8 +28,8 @@ impl Fulfil for Scripted {
         assert_ne!(name, "panics", "as the test wants it");
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
-        let done = Done { change: Change::Created, object: v1::ObjectRef { name, ..Default::default() } };
-        Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new() }
+        let done = Done { change: v1::Change::Created, object: None, diff: Vec::new() };
+        Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new(), checked: Vec::new() }
     }
 }
 
@@ -57,8 +56,8 @@ fn plan(text: &str) -> Arc<Plan> {
                 lanes: vec![Lane(0), Lane(1)],
                 manifest: bytes::Bytes::new(),
                 head,
-                kind_in_design: false,
-                namespace_in_design: false,
+                kind_by: None,
+                namespace_by: None,
             }),
         });
     }
@@ -69,13 +68,15 @@ fn plan(text: &str) -> Arc<Plan> {
         include_dependencies: false,
         design: v1::DesignRef::default(),
         clusters: vec!["east".into(), "west".into()],
+        adapters: Vec::new(),
         options: Options {
-            step_timeout: Duration::from_secs(60),
+            step_timeout: Some(Duration::from_secs(60)),
             max_in_flight: None,
             force_conflicts: false,
             default_namespace: "default".into(),
             create_namespaces: false,
             wait_until_ready: false,
+            delete_foreign: false,
             goes_on_without_client: false,
         },
         steps,

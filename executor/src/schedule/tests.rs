@@ -403,7 +403,8 @@ proptest! {
             in_flight.remove(&(step, lane));
             let end = match choice % 11 {
                 0 | 1 => End::Failed,
-                2..=4 => again(None, choice % 2 == 0),
+                2 => End::Indeterminate,
+                3 | 4 => again(None, choice % 2 == 0),
                 _ => End::Succeeded,
             };
             event = Event::Ended { step, lane, end };

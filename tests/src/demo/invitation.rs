@@ -47,13 +47,13 @@ pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::
     copy(screen, &format!("{grpcurl} -plaintext {planner} describe switchyard.v1.PlanRequest"))?;
     say(screen, "the objects on the clusters")?;
     for name in world.cluster_names() {
-        let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(world.kubeconfig()), quoted(name));
+        let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(&world.kubeconfig), quoted(name));
         copy(screen, &format!("{kubectl} -n shop get configmap,secret,service,deployment,offer --show-labels"))?;
     }
     if world.is_own() {
         say(screen, "to remove what was put there (undeploying by plan is still to come)")?;
         for name in world.cluster_names() {
-            let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(world.kubeconfig()), quoted(name));
+            let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(&world.kubeconfig), quoted(name));
             copy(screen, &format!("{kubectl} delete namespace/shop crd/offers.shop.example"))?;
         }
     }

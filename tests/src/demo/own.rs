@@ -57,3 +57,27 @@ fn without_password(server: &str) -> String {
         _ => server.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Credential, Folder, Kubeconfig};
+
+    #[test]
+    fn contexts_are_found_and_unknown_ones_refused_with_the_choices() {
+        let folder = Folder::new("own").unwrap();
+        let config = Kubeconfig::new()
+            .context("kind", "https://name:password@127.0.0.1:6443", "", Credential::Nothing)
+            .context("prod", "https://10.0.0.1", "", Credential::Nothing);
+        let path = folder.write("config", &config.to_string()).unwrap();
+
+        let own = Own::read(path.clone(), vec!["kind".to_owned()]).unwrap();
+        assert_eq!(own.places.len(), 1);
+        assert_eq!(own.places[0].server, "https://127.0.0.1:6443");
+
+        let error = Own::read(path.clone(), vec!["kint".to_owned()]).unwrap_err().to_string();
+        assert!(error.ends_with("has no context kint; it has kind, prod"), "{error}");
+        let error = Own::read(path, vec!["kind".to_owned(), "kind".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "context kind is named twice");
+    }
+}

@@ -1,9 +1,6 @@
 //! What runs while the demo does: clusters, Jaeger, planner and executor.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::PathBuf, time::Instant};
 
 use super::{
     own::{Own, Place},
@@ -143,10 +140,5 @@ impl World {
             Ground::Sandbox(sandbox) => Some(sandbox.west()),
             Ground::Own(_) => None,
         }
-    }
-
-    /// Returns the path of the kubeconfig, as it is to be typed.
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
     }
 }

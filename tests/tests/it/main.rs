@@ -3,6 +3,7 @@
 mod demo;
 mod deploy;
 mod design;
+mod dry_run;
 mod faults;
 mod grpcurl;
 mod pair;
@@ -10,3 +11,4 @@ mod readme;
 mod sandbox;
 mod secrets;
 mod trace;
+mod undeploy;

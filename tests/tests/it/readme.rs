@@ -7,11 +7,11 @@ use switchyard_tests::sandbox::{Tool, Toolbox};
 use crate::pair::Pair;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a folder of the repository")
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap()
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 #[tokio::test]

@@ -1,0 +1,271 @@
+//! Adapters: one channel an address, one call at a time, and what a call came to (D27, `meshes` contract).
+//!
+//! Knows nothing of plans and runs. Two adapters in the field die of two calls at once, go on writing after their caller has
+//! left, answer OK for work not done and fail without a word; so calls to an address queue up, and the answer is only half of
+//! the verdict (the other half is a look at the clusters, in `fulfil::adapter`).
+
+pub(crate) mod oam;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use prost::Message;
+use switchyard_proto::{
+    meshes::{ProcessOamRequest, ProvisionRequest, mesh_service_client::MeshServiceClient},
+    v1::AdapterProtocol,
+};
+use switchyard_service::{attributes as common, telemetry};
+use tokio::time::Instant;
+use tonic::{
+    Code, Request, Status,
+    transport::{Channel, Endpoint},
+};
+use tracing::{Instrument, field::Empty};
+
+/// How long a connection may take. An adapter that is black-holed shows nothing at all (case 124).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an address that could not be reached is not dialled again (case 123).
+const REST: Duration = Duration::from_secs(5);
+/// Largest request that adapters take: gRPC's default (D27).
+const MAX_REQUEST: usize = 4 * 1024 * 1024;
+/// Who asks, for the adapter's log.
+const USERNAME: &str = "switchyard";
+
+/// What an adapter is asked to do.
+pub(crate) struct Call<'a> {
+    pub(crate) protocol: AdapterProtocol,
+    pub(crate) removes: bool,
+    /// The component in the design's own shape, as JSON.
+    pub(crate) declaration: &'a str,
+    /// One a cluster; never empty, and none of them is.
+    pub(crate) kubeconfigs: &'a [String],
+    pub(crate) deadline: Instant,
+}
+
+/// Why a call did not come to an OK.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Nothing was sent.
+    #[error("no connection to the adapter at {address}: {why}")]
+    Unreachable { address: String, why: String },
+    #[error("the request to the adapter at {address} has {size} bytes, adapters take less than {MAX_REQUEST}")]
+    TooLarge { address: String, size: usize },
+    #[error("the component cannot be put into the adapter's form: {0}")]
+    Declaration(#[from] serde_json::Error),
+    /// The adapter has no room now, and did nothing.
+    #[error("the adapter at {address} has no room: {why}")]
+    Busy { address: String, why: String },
+    /// The adapter says that it failed. It may have done part of the work.
+    #[error("the adapter at {address} failed ({code:?}): {why}")]
+    Failed { address: String, code: Code, why: String },
+    /// The call ended without the adapter's word. It may go on working.
+    #[error("the adapter at {address} gave no answer: {why}; it may have acted, and may still act")]
+    Lost { address: String, why: String },
+}
+
+/// The adapters of this process.
+#[derive(Default)]
+pub(crate) struct Adapters {
+    known: Mutex<BTreeMap<String, Arc<Adapter>>>,
+}
+
+/// One adapter.
+pub(crate) struct Adapter {
+    address: String,
+    /// One call at a time: held for as long as a call goes on.
+    line: tokio::sync::Mutex<Line>,
+    /// Answered UNIMPLEMENTED to Provision.
+    only_process_oam: AtomicBool,
+}
+
+#[derive(Default)]
+struct Line {
+    channel: Option<Channel>,
+    /// Why the last dial failed, and until when it is not repeated.
+    rest: Option<(Instant, String)>,
+}
+
+impl Adapters {
+    /// The adapter at `host:port`.
+    pub(crate) fn at(&self, host: &str, port: u16) -> Arc<Adapter> {
+        // An IPv6 address needs brackets before a port (RFC 3986).
+        let bare = host.contains(':') && !host.starts_with('[');
+        let address = if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let mut known = self.known.lock().expect("nothing panics while it holds the lock");
+        let adapter = known.entry(address.clone()).or_insert_with(|| {
+            Arc::new(Adapter { address, line: Default::default(), only_process_oam: AtomicBool::new(false) })
+        });
+        adapter.clone()
+    }
+}
+
+impl Adapter {
+    /// `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Makes one call, once the calls before it have ended. Answers the adapter's own words.
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<String, Error> {
+        let waited = tokio::time::timeout_at(call.deadline, self.line.lock()).await;
+        let Ok(mut line) = waited else {
+            let why = "other calls to it did not end in time; nothing was sent".to_owned();
+            return Err(Error::Busy { address: self.address.clone(), why });
+        };
+        let channel = self.dial(&mut line, call.deadline).await?;
+        let result = self.ask(channel, call).await;
+        if matches!(result, Err(Error::Lost { .. } | Error::Unreachable { .. })) {
+            // A channel that broke is not trusted with the next call.
+            line.channel = None;
+        }
+        result
+    }
+
+    async fn dial(&self, line: &mut Line, deadline: Instant) -> Result<Channel, Error> {
+        if let Some(channel) = &line.channel {
+            return Ok(channel.clone());
+        }
+        let unreachable = |why: String| Error::Unreachable { address: self.address.clone(), why };
+        if let Some((until, why)) = &line.rest
+            && Instant::now() < *until
+        {
+            return Err(unreachable(why.clone()));
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
+            .map_err(|error| unreachable(error.to_string()))?
+            .tcp_nodelay(true);
+        // The bound stands here and not only on the endpoint: a lazy or custom connector would lose it.
+        let by = deadline.min(Instant::now() + CONNECT_TIMEOUT);
+        let why = match tokio::time::timeout_at(by, endpoint.connect()).await {
+            Ok(Ok(channel)) => {
+                line.rest = None;
+                line.channel = Some(channel.clone());
+                return Ok(channel);
+            }
+            Ok(Err(error)) => crate::cluster::innermost(&error),
+            Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+        };
+        line.rest = Some((Instant::now() + REST, why.clone()));
+        Err(unreachable(why))
+    }
+
+    async fn ask(&self, channel: Channel, call: &Call<'_>) -> Result<String, Error> {
+        let provision = match call.protocol {
+            AdapterProtocol::ProcessOam => false,
+            AdapterProtocol::Provision => true,
+            AdapterProtocol::Auto | AdapterProtocol::Unspecified => !self.only_process_oam.load(Ordering::Relaxed),
+        };
+        if provision {
+            let request = ProvisionRequest {
+                username: USERNAME.into(),
+                delete_op: call.removes,
+                declarations: vec![call.declaration.to_owned()],
+                kube_configs: call.kubeconfigs.to_vec(),
+            };
+            let mut client = MeshServiceClient::new(channel.clone());
+            let sent = self.send("Provision", request, call, async |request| client.provision(request).await).await;
+            match sent {
+                // Nothing was executed, so the other method may be tried.
+                Err(status) if status.code() == Code::Unimplemented && call.protocol != AdapterProtocol::Provision => {
+                    self.only_process_oam.store(true, Ordering::Relaxed);
+                }
+                Err(status) => return Err(self.judge(&status)),
+                Ok(response) => return Ok(response.into_inner().message),
+            }
+        }
+        let request = ProcessOamRequest {
+            username: USERNAME.into(),
+            delete_op: call.removes,
+            oam_comps: vec![oam::component(call.declaration)?],
+            oam_config: oam::configuration(call.declaration)?,
+            kube_configs: call.kubeconfigs.to_vec(),
+        };
+        let mut client = MeshServiceClient::new(channel);
+        let sent = self.send("ProcessOAM", request, call, async |request| client.process_oam(request).await).await;
+        sent.map(|response| response.into_inner().message).map_err(|status| self.judge(&status))
+    }
+
+    /// Sends one request under a span of its own. A request that is too large is not sent.
+    async fn send<Q: Message, A>(
+        &self,
+        method: &'static str,
+        message: Q,
+        call: &Call<'_>,
+        send: impl AsyncFnOnce(Request<Q>) -> Result<tonic::Response<A>, Status>,
+    ) -> Result<tonic::Response<A>, Status> {
+        let size = message.encoded_len();
+        if size >= MAX_REQUEST {
+            let text = format!("the request has {size} bytes, adapters take less than {MAX_REQUEST}; nothing was sent");
+            return Err(Status::failed_precondition(text));
+        }
+        let span = tracing::info_span!(
+            "adapter",
+            { common::OTEL_NAME } = format_args!("meshes.MeshService/{method}"),
+            { common::OTEL_KIND } = "client",
+            { common::OTEL_STATUS_CODE } = Empty,
+            { common::RPC_SYSTEM } = common::GRPC,
+            { common::RPC_SERVICE } = "meshes.MeshService",
+            { common::RPC_METHOD } = method,
+            { common::RPC_GRPC_STATUS_CODE } = Empty,
+            { common::SERVER_ADDRESS } = self.address,
+        );
+        let mut request = Request::new(message);
+        telemetry::inject_metadata(&span, request.metadata_mut());
+        let left = call.deadline.saturating_duration_since(Instant::now());
+        request.set_timeout(left);
+        // The timeout of the request binds the peer; this one binds us, whatever the peer does (case 125).
+        let answer = tokio::time::timeout(left, send(request)).instrument(span.clone()).await;
+        let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in the time the step has")));
+        let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        span.record(common::RPC_GRPC_STATUS_CODE, code as i32);
+        if code != Code::Ok {
+            span.record(common::OTEL_STATUS_CODE, "error");
+        }
+        answer
+    }
+
+    fn judge(&self, status: &Status) -> Error {
+        let address = self.address.clone();
+        let broken = std::error::Error::source(status).is_some();
+        let why = match status.message() {
+            "" => "it gave no reason".to_owned(),
+            text => crate::verdict::capped(text),
+        };
+        match status.code() {
+            Code::DeadlineExceeded | Code::Cancelled => Error::Lost { address, why },
+            // What the transport says of itself: the adapter's own statuses have no source.
+            Code::Unavailable | Code::Unknown | Code::Internal if broken => Error::Lost { address, why },
+            Code::Unavailable => Error::Lost { address, why },
+            Code::ResourceExhausted => Error::Busy { address, why },
+            code => Error::Failed { address, code, why },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_one_adapter_and_ipv6_has_brackets() {
+        let adapters = Adapters::default();
+        assert!(Arc::ptr_eq(&adapters.at("mesh", 10000), &adapters.at("mesh", 10000)));
+        assert_eq!(adapters.at("::1", 10000).address(), "[::1]:10000");
+        assert_eq!(adapters.at("[::1]", 10000).address(), "[::1]:10000");
+    }
+
+    #[test]
+    fn an_adapters_word_and_a_broken_connection_are_told_apart() {
+        let adapter = Adapters::default().at("mesh", 10000);
+        assert!(matches!(adapter.judge(&Status::unknown("")), Error::Failed { why, .. } if why == "it gave no reason"));
+        assert!(matches!(adapter.judge(&Status::unavailable("Socket closed")), Error::Lost { .. }));
+        assert!(matches!(adapter.judge(&Status::deadline_exceeded("")), Error::Lost { .. }));
+        assert!(matches!(adapter.judge(&Status::resource_exhausted("4 calls")), Error::Busy { .. }));
+    }
+}

@@ -1,0 +1,259 @@
+//! Removing one object from one cluster, to the proof that it is gone (D18, D19).
+//!
+//! The marks are looked at first, the DELETE names the uid that was looked at, and only the API server's own word that the
+//! object is not there (or that another one is) ends the wait. Finalizers are never touched.
+
+use http::{Method, Request, header};
+use kube::client::Body;
+use serde::Deserialize;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::{
+    Change, Cluster, contents, definition,
+    discovery::Resource,
+    object::{self, Found, METADATA_ONLY, Metadata},
+    warnings,
+};
+use crate::verdict::{self, Failure, Reason, Subject, Verdict};
+
+/// Namespaces that every cluster needs (D19).
+const PROTECTED: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Pauses between looks at an object that is on its way out.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is removed.
+pub(crate) struct Removal<'a> {
+    pub(crate) subject: Subject<'a>,
+    pub(crate) resource: &'a Resource,
+    /// The design whose mark the object must carry.
+    pub(crate) design_id: &'a str,
+    /// Removes definitions and namespaces although they hold objects outside the design.
+    pub(crate) delete_foreign: bool,
+    /// Only asks what would happen.
+    pub(crate) dry_run: bool,
+    /// From 1.
+    pub(crate) attempt: u32,
+    /// Whether an earlier attempt may have deleted it.
+    pub(crate) lost_before: bool,
+}
+
+/// What became of it.
+pub(crate) struct Outcome {
+    pub(crate) result: Result<Removed, Verdict>,
+    pub(crate) warnings: Vec<String>,
+    /// Write requests that were sent.
+    pub(crate) sent: u32,
+}
+
+/// Proof that it is gone, or would be.
+pub(crate) struct Removed {
+    pub(crate) change: Change,
+    /// The object as it was; none when it was not there.
+    pub(crate) uid: String,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    message: String,
+}
+
+/// Removes the object. `accepted` is called once the DELETE was accepted and only waiting is left.
+pub(crate) async fn remove(
+    cluster: &Cluster,
+    what: &Removal<'_>,
+    by: Instant,
+    deadline: Instant,
+    accepted: impl FnOnce(),
+) -> Outcome {
+    let mut said = Said::default();
+    let result = attempt(cluster, what, by, deadline, accepted, &mut said).await;
+    Outcome { result, warnings: said.warnings, sent: said.sent }
+}
+
+#[derive(Default)]
+struct Said {
+    warnings: Vec<String>,
+    sent: u32,
+}
+
+async fn attempt(
+    cluster: &Cluster,
+    what: &Removal<'_>,
+    by: Instant,
+    deadline: Instant,
+    accepted: impl FnOnce(),
+    said: &mut Said,
+) -> Result<Removed, Verdict> {
+    let subject = &what.subject;
+    let refuse = |reason, message: String| Err(Verdict::Refused(Failure::new(reason, message)));
+    let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
+    if is_namespace && PROTECTED.contains(&subject.name) {
+        let text = format!("namespace {} is needed by every cluster and is never deleted", subject.name);
+        return refuse(Reason::Protected, text);
+    }
+    let object: Object = match object::read(cluster, subject, what.resource, accept(subject), by).await? {
+        Found::There(object) => object,
+        Found::NotThere => {
+            let change = if what.lost_before { Change::Removed } else { Change::Absent };
+            return Ok(Removed { change, uid: String::new() });
+        }
+    };
+    let metadata = &object.metadata;
+    if metadata.design() != Some(what.design_id) {
+        let whose = match metadata.design() {
+            None => "it carries no design's mark, so it was not deployed by this engine".to_owned(),
+            Some(other) => format!("it carries the mark of design {other}, not of {}", what.design_id),
+        };
+        let text = format!("{} is left in place: {whose}", verdict::name(subject));
+        return refuse(Reason::NotOurs, text);
+    }
+    if !what.delete_foreign {
+        let foreign = if is_namespace {
+            contents::of_namespace(cluster, subject.name, what.design_id, by).await
+        } else if definition::is_definition(subject.api_version, subject.kind) {
+            contents::of_definition(cluster, subject, what.resource, what.design_id, by).await
+        } else {
+            Ok(contents::Foreign::default())
+        };
+        let foreign = foreign.map_err(|why| verdict::contents_unknown(subject, &why))?;
+        if foreign.count > 0 {
+            let text = format!(
+                "{} is kept: it holds {} outside the design, which would go with it: {}; set delete_foreign to delete them too",
+                verdict::name(subject),
+                foreign.count_text(),
+                foreign.names.join(", ")
+            );
+            return refuse(Reason::ForeignContents, text);
+        }
+    }
+    delete(cluster, what, &object, by, said).await?;
+    if what.dry_run {
+        if !metadata.finalizers.is_empty() {
+            said.warnings.push(format!("it has finalizers: {}", metadata.finalizers.join(", ")));
+        }
+        return Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() });
+    }
+    accepted();
+    until_gone(cluster, what, &metadata.uid, deadline).await?;
+    Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() })
+}
+
+/// Namespaces say in their status why they linger; of everything else the metadata is enough.
+fn accept(subject: &Subject<'_>) -> &'static str {
+    if subject.kind == "Namespace" { "application/json" } else { METADATA_ONLY }
+}
+
+async fn delete(
+    cluster: &Cluster,
+    what: &Removal<'_>,
+    object: &Object,
+    by: Instant,
+    said: &mut Said,
+) -> Result<(), Verdict> {
+    let subject = &what.subject;
+    let mut path = object::path(subject, what.resource);
+    if what.dry_run {
+        path.push_str("?dryRun=All");
+    }
+    // Without a policy Jobs would leave their pods behind (case 69); without the uid another object could be hit.
+    let options = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": "Background",
+        "preconditions": { "uid": object.metadata.uid },
+    });
+    let request = Request::builder()
+        .method(Method::DELETE)
+        .uri(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, METADATA_ONLY)
+        .body(Body::from(options.to_string().into_bytes()))
+        .map_err(|error| verdict::no_path(&error))?;
+    let target = object::target("DELETE", subject, what.resource, what.attempt);
+    said.sent += 1;
+    let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
+    said.warnings.extend(warnings(&reply.headers).iter().map(|warning| verdict::capped(warning)));
+    if reply.status.is_success() || object::says_not_there(&reply, subject.name) {
+        return Ok(());
+    }
+    Err(verdict::answered(subject, &reply.answer(), &Default::default()))
+}
+
+/// Waits for the API server's word that the object is not there, or that another one is in its place.
+async fn until_gone(cluster: &Cluster, what: &Removal<'_>, uid: &str, deadline: Instant) -> Result<(), Verdict> {
+    let subject = &what.subject;
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let look = object::read::<Object>(cluster, subject, what.resource, accept(subject), deadline).await;
+        let why = match look {
+            Ok(Found::NotThere) => return Ok(()),
+            Ok(Found::There(object)) if object.metadata.uid != uid => return Ok(()),
+            Ok(Found::There(object)) => Ok(lingering(&object)),
+            // The kind may have gone with the object, when its definition went meanwhile.
+            Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown => {
+                cluster.forget(subject.api_version);
+                match cluster.find(subject.api_version, subject.kind, Instant::now(), deadline).await {
+                    Err(super::discovery::Error::Unknown { .. }) => return Ok(()),
+                    _ => Err(failure.message),
+                }
+            }
+            Err(Verdict::Again { failure, .. } | Verdict::Refused(failure) | Verdict::Unknown(failure)) => {
+                Err(failure.message)
+            }
+        };
+        let next = Instant::now() + pause;
+        if next >= deadline {
+            let after = began.elapsed();
+            return Err(match why {
+                Ok(lingering) => Verdict::Refused(Failure::new(
+                    Reason::FinalizersPending,
+                    format!(
+                        "{} was told to go but is still there after {after:.1?}: {lingering}",
+                        verdict::name(subject)
+                    ),
+                )),
+                Err(why) => Verdict::Unknown(Failure::new(
+                    Reason::AnswerLost,
+                    format!("{} was told to go, and whether it has gone is not known: {why}", verdict::name(subject)),
+                )),
+            });
+        }
+        sleep_until(next).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Why an object that was told to go is still there.
+fn lingering(object: &Object) -> String {
+    let metadata = &object.metadata;
+    let mut parts = Vec::new();
+    if !metadata.finalizers.is_empty() {
+        parts.push(format!("it waits for its finalizers {}", metadata.finalizers.join(", ")));
+    }
+    let conditions = object.status.conditions.iter().filter(|condition| condition.status == "True");
+    parts.extend(conditions.map(|condition| format!("{}: {}", condition.kind, verdict::capped(&condition.message))));
+    if let Some(since) = &metadata.deletion_timestamp {
+        parts.push(format!("being deleted since {since}"));
+    }
+    if parts.is_empty() { "the API server does not say why".into() } else { parts.join("; ") }
+}

@@ -1,0 +1,120 @@
+//! What would change in an object, field by field, with secret values masked (S22, D25). Pure.
+
+use serde_json::Value;
+
+use crate::mask::Secrets;
+
+/// Fields that are told; a rewrite of a whole object is no longer read field by field.
+const MOST: usize = 200;
+/// Longest value that is shown, in bytes.
+const LONGEST: usize = 1024;
+/// What the API server writes by itself.
+const OF_THE_SERVER: [&str; 6] =
+    ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
+
+/// One field that would change. Values are JSON; empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldDiff {
+    pub(crate) path: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+/// The fields that differ, in the order of their paths. `before` is absent when there is no object yet; then nothing is
+/// listed, since everything would be new.
+pub(crate) fn diff(before: Option<&Value>, after: &Value) -> Vec<FieldDiff> {
+    let Some(before) = before else { return Vec::new() };
+    let mut fields = Vec::new();
+    let mut pending = vec![(String::new(), Some(before), Some(after))];
+    while let Some((path, before, after)) = pending.pop() {
+        if before == after || fields.len() == MOST {
+            continue;
+        }
+        match (before, after) {
+            (Some(Value::Object(old)), Some(Value::Object(new))) => {
+                let mut keys: Vec<_> = old.keys().chain(new.keys()).collect();
+                keys.sort_unstable();
+                keys.dedup();
+                for key in keys.into_iter().rev().filter(|key| !is_of_the_server(&path, key)) {
+                    pending.push((join(&path, key), old.get(key), new.get(key)));
+                }
+            }
+            (Some(Value::Array(old)), Some(Value::Array(new))) => {
+                for ix in (0..old.len().max(new.len())).rev() {
+                    pending.push((format!("{path}[{ix}]"), old.get(ix), new.get(ix)));
+                }
+            }
+            _ => fields.push((path, before, after)),
+        }
+    }
+    let secrets = [Secrets::of_value(before), Secrets::of_value(after)];
+    let show = |value: Option<&Value>| {
+        let text = value.map(Value::to_string).unwrap_or_default();
+        let text = secrets.iter().fold(text, |text, secrets| secrets.mask(&text));
+        switchyard_service::status::capped(&text, LONGEST)
+    };
+    fields
+        .into_iter()
+        .map(|(path, before, after)| FieldDiff { path, before: show(before), after: show(after) })
+        .collect()
+}
+
+fn is_of_the_server(path: &str, key: &str) -> bool {
+    (path.is_empty() && key == "status") || (path == "metadata" && OF_THE_SERVER.contains(&key))
+}
+
+fn join(path: &str, key: &str) -> String {
+    match (path.is_empty(), key.contains(['.', '/', '[', ' '])) {
+        (true, _) => key.to_owned(),
+        (false, false) => format!("{path}.{key}"),
+        (false, true) => format!("{path}[{key:?}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_differ_are_listed_and_what_the_server_writes_is_not() {
+        let before = json!({
+            "metadata": {"name": "a", "resourceVersion": "1", "labels": {"x.y/z": "1"}},
+            "spec": {"replicas": 1, "ports": [80, 81], "old": true},
+            "status": {"ready": 1},
+        });
+        let after = json!({
+            "metadata": {"name": "a", "resourceVersion": "2", "labels": {"x.y/z": "2"}},
+            "spec": {"replicas": 3, "ports": [80], "new": {"a": null}},
+            "status": {},
+        });
+        let told: Vec<_> = diff(Some(&before), &after).into_iter().map(|it| (it.path, it.before, it.after)).collect();
+        let expected = [
+            ("metadata.labels[\"x.y/z\"]", "\"1\"", "\"2\""),
+            ("spec.new", "", "{\"a\":null}"),
+            ("spec.old", "true", ""),
+            ("spec.ports[1]", "81", ""),
+            ("spec.replicas", "1", "3"),
+        ];
+        assert_eq!(told, expected.map(|(path, before, after)| (path.into(), before.into(), after.into())));
+    }
+
+    #[test]
+    fn secret_values_are_masked_on_both_sides() {
+        let secret = |value: &str| json!({"kind": "Secret", "metadata": {"name": "a"}, "data": {"key": value}});
+        let told = diff(Some(&secret("b2xkLWNhbmFyeQ==")), &secret("bmV3LWNhbmFyeQ=="));
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].path, "data.key");
+        for value in [&told[0].before, &told[0].after] {
+            assert!(value.contains("[redacted]") && !value.contains("Y2FuYXJ5"), "{value}");
+        }
+    }
+
+    #[test]
+    fn new_object_and_same_object_have_no_fields() {
+        let object = json!({"spec": {"a": 1}});
+        assert_eq!(diff(None, &object), []);
+        assert_eq!(diff(Some(&object), &object), []);
+    }
+}

@@ -1,0 +1,147 @@
+//! Asking what would happen (S22, D20, D21): every component answered, nothing changed anywhere.
+
+use switchyard_proto::v1::{Change, Operation, Outcome, PlanRequest};
+use switchyard_tests::client;
+
+use crate::{design::Design, pair::Pair};
+
+fn dry(design: &Design, clusters: &[&str]) -> PlanRequest {
+    PlanRequest { dry_run: true, ..client::deploy(design.text(), clusters) }
+}
+
+fn definition(group: &str) -> String {
+    format!(
+        "{{spec: {{group: {group}, scope: Namespaced, names: {{plural: gadgets, singular: gadget, kind: Gadget}}, versions: \
+         [{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object, \
+         x-kubernetes-preserve-unknown-fields: true}}}}}}]}}}}"
+    )
+}
+
+/// D20, cases 77, 80, 82, 84: three answers, and no write without `dryRun`.
+#[tokio::test]
+async fn every_component_is_answered_and_nothing_changes() {
+    let pair = Pair::shared().await;
+    let tag = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+    let (group, namespace) = (format!("d{tag}.example"), format!("dry-{tag}"));
+    let existing = pair.world.east().namespace_for("dry").await.unwrap();
+    let client = pair.client().await;
+    let before = Design::new().config_map(&format!("kept-{tag}"), &existing, &[]);
+    client.run(client::deploy(before.text(), &["east"]), vec![]).await.unwrap();
+
+    let version = format!("{group}/v1");
+    let design = Design::new()
+        .component(&namespace, ("v1", "Namespace"), &[], "{}")
+        .config_map("inside", &namespace, &[])
+        .component(
+            &format!("gadgets.{group}"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            &[],
+            &definition(&group),
+        )
+        .component("gadget", (&version, "Gadget"), &[], &format!("{{metadata: {{namespace: {existing}}}}}"))
+        .component(
+            &format!("kept-{tag}"),
+            ("v1", "ConfigMap"),
+            &[],
+            &format!("{{metadata: {{namespace: {existing}}}, data: {{colour: green}}}}"),
+        )
+        .component(
+            "broken",
+            ("v1", "ConfigMap"),
+            &[],
+            &format!("{{metadata: {{namespace: {existing}}}, data: {{'no such key!': x}}}}"),
+        )
+        .config_map("behind", &existing, &["broken"])
+        .config_map("further", &existing, &["behind"])
+        .config_map("nowhere", &format!("typo-{tag}"), &[]);
+    let outcome = client.run(dry(&design, &["east"]), vec![]).await.unwrap();
+    let outcomes = outcome.outcomes();
+    for (name, wanted) in [
+        (namespace.as_str(), Outcome::Succeeded),
+        ("inside", Outcome::Indeterminate),
+        ("gadget", Outcome::Indeterminate),
+        ("broken", Outcome::Failed),
+        ("behind", Outcome::Succeeded),
+        ("further", Outcome::Succeeded),
+        ("nowhere", Outcome::Failed),
+    ] {
+        assert_eq!(outcomes[name], wanted, "{name}: {:#?}", outcome.result(name));
+    }
+    assert_eq!(outcome.results.len(), 9);
+    let told = |name: &str| outcome.target(name, "east").unwrap().error.clone().unwrap().message;
+    assert!(
+        told("inside").contains(&format!("created by component {namespace}"))
+            || told("inside").contains(&format!("component {namespace}")),
+        "{}",
+        told("inside")
+    );
+    assert!(told("gadget").contains(&format!("gadgets.{group}")), "{}", told("gadget"));
+    let held = outcome.result("further").unwrap().would_be_withheld.clone().unwrap();
+    assert_eq!((held.component.as_str(), held.root_component.as_str()), ("behind", "broken"));
+    assert!(outcome.result("gadget").unwrap().would_be_withheld.is_none());
+
+    let changed = outcome.target(&format!("kept-{tag}"), "east").unwrap();
+    assert_eq!(changed.change(), Change::Configured);
+    assert!(
+        changed
+            .diff
+            .iter()
+            .any(|field| field.path == "data.colour" && field.before == "\"blue\"" && field.after == "\"green\""),
+        "{:?}",
+        changed.diff
+    );
+    assert_eq!(outcome.target("behind", "east").unwrap().change(), Change::Created);
+
+    let writes: Vec<_> = pair
+        .world
+        .east()
+        .audit()
+        .unwrap()
+        .into_iter()
+        .filter(|event| event.is_write() && (event.uri.contains(&tag) || event.uri.contains("/behind")))
+        .collect();
+    assert!(writes.len() >= 4);
+    let real: Vec<_> = writes.iter().filter(|event| !event.uri.contains("dryRun=All")).collect();
+    // Only what the test itself deployed.
+    assert_eq!(real.len(), 1, "{real:#?}");
+}
+
+/// D20, case 79.
+#[tokio::test]
+async fn undeploy_is_asked_too() {
+    let pair = Pair::shared().await;
+    let namespace = pair.world.east().namespace_for("dry_undeploy").await.unwrap();
+    let design = Design::new().config_map("there", &namespace, &[]);
+    let client = pair.client().await;
+    client.run(client::deploy(design.text(), &["east"]), vec![]).await.unwrap();
+    let request = PlanRequest { operation: Operation::Undeploy.into(), ..dry(&design, &["east"]) };
+    let asked = client.run(request.clone(), vec![]).await.unwrap();
+    assert_eq!(asked.target("there", "east").unwrap().change(), Change::Removed);
+    let again = client.run(request, vec![]).await.unwrap();
+    assert_eq!(again.target("there", "east").unwrap().change(), Change::Removed, "it was not removed");
+    let absent = Design::new().config_map("not-there", &namespace, &[]);
+    let request = PlanRequest { operation: Operation::Undeploy.into(), ..dry(&absent, &["east"]) };
+    let absent = client.run(request, vec![]).await.unwrap();
+    assert_eq!(absent.target("not-there", "east").unwrap().change(), Change::Absent);
+}
+
+/// D25 in a field diff.
+#[tokio::test]
+async fn secret_values_are_masked_in_what_would_change() {
+    let pair = Pair::shared().await;
+    let namespace = pair.world.east().namespace_for("dry_secret").await.unwrap();
+    let secret = |value: &str| format!("{{metadata: {{namespace: {namespace}}}, stringData: {{key: {value}}}}}");
+    let design = Design::new().component("secret", ("v1", "Secret"), &[], &secret("canary-before-1"));
+    let client = pair.client().await;
+    client.run(client::deploy(design.text(), &["east"]), vec![]).await.unwrap();
+    let changed = design.text().replace("canary-before-1", "canary-after-22");
+    let request = PlanRequest { dry_run: true, ..client::deploy(changed, &["east"]) };
+    let outcome = client.run(request, vec![]).await.unwrap();
+    let target = outcome.target("secret", "east").unwrap();
+    assert_eq!(target.change(), Change::Configured);
+    assert_eq!(target.diff.len(), 1);
+    let text = format!("{:?}", outcome.events);
+    for value in ["canary", "Y2FuYXJ5"] {
+        assert!(!text.contains(value));
+    }
+}
