@@ -115,15 +115,23 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     error.to_string()
 }
 
-/// Whether no connection was made, so that nothing can have been sent.
+/// Whether nothing can have been carried out: no connection was made, or the server said that it did not look at the request
+/// (RFC 9113 sections 6.8 and 8.7), as one does that sends its clients elsewhere.
 pub(crate) fn was_not_sent(error: &kube::Error) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
         kube::Error::Service(error) => Some(&**error),
         other => other.source(),
     };
     while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-            return error.is_connect();
+        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>()
+            && error.is_connect()
+        {
+            return true;
+        }
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            let goes_away = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            return error.is_remote() && (refused || goes_away);
         }
         source = error.source();
     }

@@ -52,7 +52,7 @@ impl Foreign {
 struct List {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_default")]
     items: Vec<Item>,
 }
 
@@ -205,7 +205,7 @@ struct GroupVersion {
     version: String,
     #[serde(default)]
     freshness: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::null_as_default")]
     resources: Vec<GroupResource>,
 }
 

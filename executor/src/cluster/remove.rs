@@ -172,15 +172,20 @@ async fn delete(
     let subject = &what.subject;
     let mut path = object::path(subject, what.resource);
     if what.dry_run {
+        // For whoever reads logs.
         path.push_str("?dryRun=All");
     }
     // Without a policy Jobs would leave their pods behind (case 69); without the uid another object could be hit.
-    let options = serde_json::json!({
+    let mut options = serde_json::json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": "Background",
         "preconditions": { "uid": object.metadata.uid },
     });
+    if what.dry_run {
+        // The options in the body are the ones that count: with them the API server does not look at the query.
+        options["dryRun"] = serde_json::json!(["All"]);
+    }
     let request = Request::builder()
         .method(Method::DELETE)
         .uri(path)
