@@ -85,6 +85,16 @@ impl Draft {
         self
     }
 
+    /// Returns the names of the clusters.
+    pub fn clusters(&self) -> &[String] {
+        &self.header.clusters
+    }
+
+    /// Returns how many steps there are so far.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Ends the plan.
     pub fn seal(&self) -> PlanParts {
         let Self { header, steps } = self.clone();

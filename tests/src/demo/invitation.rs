@@ -17,32 +17,38 @@ const REQUEST: &str = "tests/examples/shop-request.json";
 pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::Result<()> {
     let (planner, executor) = (world.planner.address(), world.executor.address());
     let grpcurl = typed(&world.grpcurl);
-    let request = if world.is_own() {
-        let request = json!({"design": {"document": design::TEXT}, "clusters": world.cluster_names()});
-        world.folder.write("request.json", &format!("{request:#}\n"))?
-    } else {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?.join(REQUEST)
+    let write = |name: &str, operation: &str, dry_run: bool| {
+        let request = json!({
+            "design": {"document": design::TEXT},
+            "operation": operation,
+            "dry_run": dry_run,
+            "clusters": world.cluster_names(),
+        });
+        world.folder.write(name, &format!("{request:#}\n"))
+    };
+    let pipe = |request: &Path| {
+        format!(
+            "{grpcurl} -plaintext -d @ {planner} switchyard.v1.PlannerService/Plan < {} \\\n  \
+             | {grpcurl} -plaintext -d @ {executor} switchyard.v1.ExecutorService/Execute",
+            typed(request),
+        )
     };
 
     screen.heading("All of it stays up until Ctrl-C. To try meanwhile, in another terminal:")?;
     screen.line("")?;
     say(screen, "deploy by hand: what Plan answers is what Execute takes (change the request, and see what changes)")?;
-    copy(
-        screen,
-        &format!(
-            "{grpcurl} -plaintext -d @ {planner} switchyard.v1.PlannerService/Plan < {} \\\n  \
-             | {grpcurl} -plaintext -d @ {executor} switchyard.v1.ExecutorService/Execute",
-            typed(&request),
-        ),
-    )?;
+    let request = if world.is_own() {
+        write("request.json", "OPERATION_DEPLOY", false)?
+    } else {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?.join(REQUEST)
+    };
+    copy(screen, &pipe(&request))?;
+    say(screen, "what taking it down would do, without doing it")?;
+    copy(screen, &pipe(&write("dry-run.json", "OPERATION_UNDEPLOY", true)?))?;
     say(screen, "the runs so far, and the one above once more")?;
     copy(screen, &format!("{grpcurl} -plaintext {executor} switchyard.v1.ExecutorService/ListRuns"))?;
-    copy(
-        screen,
-        &format!(
-            "{grpcurl} -plaintext -d '{{\"run_id\": \"{run_id}\"}}' {executor} switchyard.v1.ExecutorService/WatchRun"
-        ),
-    )?;
+    let run = json!({ "run_id": run_id });
+    copy(screen, &format!("{grpcurl} -plaintext -d '{run}' {executor} switchyard.v1.ExecutorService/WatchRun"))?;
     say(screen, "what the services can do; no proto file is needed")?;
     copy(screen, &format!("{grpcurl} -plaintext {planner} describe switchyard.v1.PlanRequest"))?;
     say(screen, "the objects on the clusters")?;
@@ -50,12 +56,10 @@ pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::
         let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(&world.kubeconfig), quoted(name));
         copy(screen, &format!("{kubectl} -n shop get configmap,secret,service,deployment,offer --show-labels"))?;
     }
+    // On our own clusters nothing removes namespaces: that takes a controller manager.
     if world.is_own() {
-        say(screen, "to remove what was put there (undeploying by plan is still to come)")?;
-        for name in world.cluster_names() {
-            let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(&world.kubeconfig), quoted(name));
-            copy(screen, &format!("{kubectl} delete namespace/shop crd/offers.shop.example"))?;
-        }
+        say(screen, "take it down again; only what the demo put there is removed")?;
+        copy(screen, &pipe(&write("undeploy.json", "OPERATION_UNDEPLOY", false)?))?;
     }
     Ok(())
 }

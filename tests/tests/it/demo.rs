@@ -126,7 +126,7 @@ async fn demo_names_clusters_of_others_before_it_writes_to_them_and_ends_with_ct
         for line in lines {
             text += &(line.unwrap() + "\n");
             // The last line before it waits.
-            if text.ends_with("delete namespace/shop crd/offers.shop.example\n") {
+            if text.contains("undeploy.json") && text.ends_with("ExecutorService/Execute\n") {
                 kill_process(Pid::from_child(&child), Signal::INT).unwrap();
             }
         }

@@ -10,6 +10,8 @@ mod answers;
 mod apply;
 mod clusters;
 mod discovery;
+mod drain;
+mod runs;
 mod secrets;
 mod stage;
 mod streams;

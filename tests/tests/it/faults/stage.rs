@@ -59,14 +59,13 @@ impl Stage {
 
     /// Ways to the clusters that the plan selects.
     pub(super) fn access_for(&self, draft: &Draft) -> Vec<ClusterAccess> {
-        let clusters = draft.seal().header.clusters;
-        self.access().into_iter().filter(|access| clusters.contains(&access.name)).collect()
+        self.access().into_iter().filter(|access| draft.clusters().contains(&access.name)).collect()
     }
 
     /// Runs a plan to its end and checks what holds for every account of a run (case 115).
     pub(super) async fn run(&self, draft: &Draft) -> Outcome {
         let outcome = self.try_run(draft, self.access_for(draft)).await.unwrap();
-        check(&outcome, draft.seal().steps.len());
+        check(&outcome, draft.steps());
         outcome
     }
 

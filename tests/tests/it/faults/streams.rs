@@ -1,27 +1,24 @@
 //! Group 10: the Execute stream, its client, and the run behind it.
 
-use std::time::Duration;
-
 use futures::StreamExt as _;
 use serde_json::json;
 use switchyard_proto::v1::{
-    self, Cancel, CancelRunRequest, ClusterAccess, ExecuteRequest, ListRunsRequest, OnDisconnect, Outcome, Verdict,
-    WatchRunRequest, execute_request::Part, execute_response::Event,
+    self, Cancel, ClusterAccess, ExecuteRequest, ListRunsRequest, OnDisconnect, Outcome, Verdict, WatchRunRequest,
+    execute_request::Part, execute_response::Event,
 };
 use switchyard_service::status::{Reason, reason_of};
 use switchyard_tests::{
     client::{self, Execution},
     fault::{Canned, Fault, Gate, Rule, Seen},
     plan::Draft,
-    programs::{Program, Running},
 };
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 use tonic_types::StatusExt as _;
 
-use super::stage::{Stage, check, eventually, within};
+use super::stage::{Stage, check, within};
 
 /// A chain of components, one after the other.
-fn chain(stage: &Stage, clusters: &[&str], number: usize) -> Draft {
+pub(super) fn chain(stage: &Stage, clusters: &[&str], number: usize) -> Draft {
     (0..number).fold(Draft::on(clusters), |draft, number| {
         let name = format!("map-{number}");
         let before = number.checked_sub(1).map(|before| format!("map-{before}"));
@@ -37,14 +34,14 @@ fn parts(draft: &Draft, access: Vec<ClusterAccess>) -> Vec<Part> {
 }
 
 /// Reads until the run has said what its id is.
-async fn run_id(execution: &mut Execution) -> String {
+pub(super) async fn run_id(execution: &mut Execution) -> String {
     let first = within(execution.next()).await.unwrap().unwrap();
     let Some(Event::RunStarted(started)) = first.event else { panic!("{first:?}") };
     started.run_id
 }
 
 /// Reads a run's events from `after` on, to its end.
-async fn watch(stage: &Stage, run_id: &str, after: u64) -> client::Outcome {
+pub(super) async fn watch(stage: &Stage, run_id: &str, after: u64) -> client::Outcome {
     let request = WatchRunRequest { run_id: run_id.to_owned(), after_sequence: after };
     let mut events = stage.client.executor().watch_run(request).await.unwrap().into_inner();
     let mut outcome = client::Outcome::default();
@@ -57,7 +54,7 @@ async fn watch(stage: &Stage, run_id: &str, after: u64) -> client::Outcome {
 }
 
 /// Waits until a run has said how so many steps ended.
-async fn wait_for_results(stage: &Stage, run_id: &str, number: usize) {
+pub(super) async fn wait_for_results(stage: &Stage, run_id: &str, number: usize) {
     let request = WatchRunRequest { run_id: run_id.to_owned(), after_sequence: 0 };
     let mut events = stage.client.executor().watch_run(request).await.unwrap().into_inner();
     let mut results = 0;
@@ -67,7 +64,7 @@ async fn wait_for_results(stage: &Stage, run_id: &str, number: usize) {
     }
 }
 
-fn refused(status: &Status, reason: Reason) {
+pub(super) fn refused(status: &Status, reason: Reason) {
     assert_eq!(reason_of(status), Some(reason), "{status:?}");
     assert_eq!(status.code(), reason.code());
     assert!(status.message().len() <= 1024);
@@ -92,73 +89,6 @@ async fn headers_and_events_come_at_once() {
     gate.open();
     let rest = within(execution.finish()).await.unwrap();
     assert_eq!(rest.verdict(), Verdict::Succeeded);
-}
-
-/// Case 110, D23: a client that vanishes stops what was not begun; what is in flight ends and is recorded.
-#[tokio::test]
-async fn a_client_that_vanishes_stops_the_run_and_no_write() {
-    let stage = Stage::set("vanishes").await;
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-2", Fault::Hold(gate.clone())));
-    let draft = chain(&stage, &["east"], 10);
-    // A connection of its own, so that it is gone with the client.
-    let client = stage.executor.client().await.unwrap();
-    let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    let run_id = run_id(&mut execution).await;
-    stage.east.wait_for(3, Seen::is_write).await.unwrap();
-
-    drop((execution, client));
-    // Two were done; of the others all but the one in flight are cancelled.
-    wait_for_results(&stage, &run_id, 9).await;
-    gate.open();
-    let outcome = watch(&stage, &run_id, 0).await;
-
-    check(&outcome, 10);
-    assert_eq!(outcome.outcomes()["map-2"], Outcome::Succeeded, "{:?}", outcome.result("map-2"));
-    assert_eq!(outcome.summary.counts["cancelled"], 7, "{:?}", outcome.summary.counts);
-    assert_eq!(outcome.verdict(), Verdict::Cancelled);
-    assert!(outcome.summary.rows[9].because.contains("client went away"), "{:?}", outcome.summary.rows[9]);
-    assert_eq!(stage.east.count(Seen::is_write), 3);
-    assert!(stage.object("v1/configmaps", "map-2").await.is_some());
-}
-
-/// Case 110, D23: with `on_disconnect: CONTINUE` the run goes on to its end, and can be read there.
-#[tokio::test]
-async fn a_run_that_is_to_go_on_without_its_client_does() {
-    let stage = Stage::set("goes-on").await;
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())));
-    let draft = chain(&stage, &["east"], 5).options(|options| options.set_on_disconnect(OnDisconnect::Continue));
-    let client = stage.executor.client().await.unwrap();
-    let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    let run_id = run_id(&mut execution).await;
-    stage.east.wait_for(1, Seen::is_write).await.unwrap();
-
-    drop((execution, client));
-    gate.open();
-
-    let outcome = watch(&stage, &run_id, 0).await;
-    check(&outcome, 5);
-    assert_eq!(outcome.verdict(), Verdict::Succeeded);
-}
-
-/// Case 110: clients that vanish leave neither runs nor connections behind.
-#[tokio::test]
-async fn clients_that_vanish_leave_nothing_behind() {
-    let stage = Stage::set_with("leaves-nothing", &["--max-runs", "20"]).await;
-    for _ in 0..30 {
-        let draft = chain(&stage, &["east"], 3);
-        let client = stage.executor.client().await.unwrap();
-        let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-        run_id(&mut execution).await;
-        drop((execution, client));
-        // More than may go on at once come and go, so whatever stays would be in the way.
-    }
-    eventually("all runs to end", async || {
-        let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
-        runs.len() == 30 && runs.iter().all(|run| run.finished.is_some())
-    })
-    .await;
 }
 
 /// Case 111, D22: a plan that is cut short starts nothing, whichever way it is cut.
@@ -393,222 +323,4 @@ async fn a_second_plan_on_one_stream_is_refused() {
     }
     let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
     assert_eq!(runs.len(), 2);
-}
-
-/// D23, case 116: a cancel stops what was not begun, and a second one changes nothing.
-#[tokio::test]
-async fn a_cancel_stops_what_was_not_begun() {
-    let stage = Stage::set("cancel").await;
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-1", Fault::Hold(gate.clone())));
-    let draft = chain(&stage, &["east", "west"], 4);
-    let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    stage.east.wait_for(2, Seen::is_write).await.unwrap();
-    execution.cancel("changed my mind").await;
-    execution.cancel("again").await;
-    let mut outcome = client::Outcome::default();
-    while let Some(event) = within(execution.next()).await.unwrap() {
-        outcome.take(event);
-        if outcome.results.len() == 3 {
-            gate.open();
-        }
-    }
-
-    check(&outcome, 4);
-    assert_eq!(outcome.verdict(), Verdict::Cancelled);
-    assert_eq!(outcome.summary.counts["succeeded"], 2);
-    let row = &outcome.summary.rows[3];
-    assert!(row.outcome() == Outcome::Cancelled && row.because.contains("changed my mind"), "{row:?}");
-    let error = outcome.result("map-3").unwrap().error.as_ref().unwrap();
-    assert_eq!(error.reason, "CANCELLED");
-}
-
-/// The contract: ListRuns, WatchRun from any place on, CancelRun, and runs that nobody knows.
-#[tokio::test]
-async fn runs_can_be_listed_read_again_and_cancelled_by_id() {
-    let stage = Stage::set("runs").await;
-    let finished = stage.run(&chain(&stage, &["west"], 2)).await;
-    let finished_id = finished.summary.run_id.clone();
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())));
-    let draft = chain(&stage, &["east"], 3);
-    let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    let going_id = run_id(&mut execution).await;
-    stage.east.wait_for(1, Seen::is_write).await.unwrap();
-    let mut executor = stage.client.executor();
-
-    let runs = executor.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
-    assert_eq!(runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), [&going_id, &finished_id]);
-    assert_eq!((runs[0].verdict(), &runs[0].finished), (Verdict::Unspecified, &None));
-    assert_eq!(runs[1].verdict(), Verdict::Succeeded);
-    assert_eq!(runs[1].last_sequence, finished.events.len() as u64);
-    assert_eq!((runs[1].clusters.as_slice(), runs[1].dry_run), ([String::from("west")].as_slice(), false));
-
-    // A finished run reads as it did the first time, from any place on; beyond its end there is nothing.
-    assert_eq!(watch(&stage, &finished_id, 0).await.events, finished.events);
-    assert_eq!(watch(&stage, &finished_id, 3).await.events, finished.events[3..]);
-    assert_eq!(watch(&stage, &finished_id, 1_000).await.events, []);
-
-    let cancel = CancelRunRequest { run_id: going_id.clone(), reason: "by hand".to_owned() };
-    let run = executor.cancel_run(cancel).await.unwrap().into_inner().run.unwrap();
-    assert_eq!(run.run_id, going_id);
-    wait_for_results(&stage, &going_id, 2).await;
-    gate.open();
-    let outcome = within(execution.finish()).await.unwrap();
-    assert_eq!(outcome.verdict(), Verdict::Cancelled);
-    assert!(outcome.summary.rows[2].because.contains("by hand"));
-    // It has ended: nothing changes.
-    let late = CancelRunRequest { run_id: finished_id, reason: String::new() };
-    assert_eq!(executor.cancel_run(late).await.unwrap().into_inner().run.unwrap().verdict(), Verdict::Succeeded);
-
-    let nobody = "00000000-0000-0000-0000-000000000000".to_owned();
-    let watched = WatchRunRequest { run_id: nobody.clone(), after_sequence: 0 };
-    refused(&executor.watch_run(watched).await.unwrap_err(), Reason::RunUnknown);
-    let cancelled = CancelRunRequest { run_id: nobody, reason: String::new() };
-    refused(&executor.cancel_run(cancelled).await.unwrap_err(), Reason::RunUnknown);
-}
-
-/// Case 55, D24: a second run of one design on one cluster is refused and named the first; anything else is let in.
-#[tokio::test]
-async fn a_second_run_of_one_design_on_one_cluster_is_refused() {
-    let stage = Stage::set("conflicting").await;
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())).times(1));
-    let first = chain(&stage, &["east"], 1).design("one-design");
-    let mut execution = stage.client.execute(first.seal(), stage.access_for(&first)).await.unwrap();
-    let run_id = run_id(&mut execution).await;
-    stage.east.wait_for(1, Seen::is_write).await.unwrap();
-
-    let again = chain(&stage, &["east", "west"], 2).design("one-design");
-    let status = stage.try_run(&again, stage.access()).await.unwrap_err();
-    refused(&status, Reason::RunConflict);
-    assert_eq!(status.code(), Code::Aborted);
-    assert_eq!(status.get_details_error_info().unwrap().metadata["run_id"], run_id);
-    assert_eq!(stage.west.count(Seen::is_write), 0);
-
-    // Another cluster, and another design on the same one.
-    assert_eq!(stage.run(&chain(&stage, &["west"], 1).design("one-design")).await.verdict(), Verdict::Succeeded);
-    assert_eq!(stage.run(&chain(&stage, &["east"], 1).design("another")).await.verdict(), Verdict::Succeeded);
-    gate.open();
-    assert_eq!(within(execution.finish()).await.unwrap().verdict(), Verdict::Succeeded);
-    assert_eq!(stage.run(&again).await.verdict(), Verdict::Succeeded);
-}
-
-/// The contract, Errors: no more runs at once than were permitted, and the caller is told when to come back.
-#[tokio::test]
-async fn more_runs_than_permitted_are_refused() {
-    let stage = Stage::set_with("too-many", &["--max-runs", "1"]).await;
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())).times(1));
-    let first = chain(&stage, &["east"], 1);
-    let mut execution = stage.client.execute(first.seal(), stage.access_for(&first)).await.unwrap();
-    run_id(&mut execution).await;
-
-    let second = chain(&stage, &["west"], 1);
-    let status = stage.try_run(&second, stage.access_for(&second)).await.unwrap_err();
-    refused(&status, Reason::TooManyRuns);
-    assert!(status.get_details_retry_info().unwrap().retry_delay.unwrap() > Duration::ZERO);
-    assert!(status.get_details_quota_failure().is_some());
-
-    gate.open();
-    within(execution.finish()).await.unwrap();
-    assert_eq!(stage.run(&second).await.verdict(), Verdict::Succeeded);
-}
-
-/// Case 117: a client that does not read holds up nothing, costs little memory, and misses nothing when it reads again.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_holds_up_nothing_and_misses_nothing() {
-    const STEPS: usize = 1_500;
-    let stage = Stage::set("slow-reader").await;
-    let mut program = Program::Executor.prepare().start().await.unwrap();
-    let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
-    let direct = vec![client::kubeconfig("east", stage.world.east().kubeconfig_admin().to_string())];
-    let draft = (0..STEPS).fold(Draft::on(&["east"]), |draft, number| {
-        let name = format!("map-{number}");
-        draft.apply(&name, &[], &stage.config_map(&name))
-    });
-    client.execute(chain(&stage, &["east"], 1).seal(), direct.clone()).await.unwrap().finish().await.unwrap();
-    let before = resident(&mut program);
-
-    let execution = client.execute(draft.seal(), direct).await.unwrap();
-    let mut other = client::Client::connect(&program.url(), &program.url()).await.unwrap().executor();
-    eventually("the run to end", async || {
-        let runs = other.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
-        runs.len() == 2 && runs.iter().all(|run| run.finished.is_some())
-    })
-    .await;
-    let grown = resident(&mut program).saturating_sub(before);
-    let outcome = within(execution.finish()).await.unwrap();
-
-    check(&outcome, STEPS);
-    assert_eq!(outcome.summary.counts["succeeded"] as usize, STEPS);
-    assert!(grown < 32 * 1024, "{grown} KiB for {STEPS} components");
-    program.stop().await;
-}
-
-/// Memory of a program, in KiB.
-fn resident(program: &mut Running) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", program.process().id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// Case 118: on SIGTERM nothing new starts, what is in flight ends, the stream is told, and the program ends cleanly, whatever
-/// else is connected.
-#[tokio::test]
-async fn a_drain_lets_writes_end_and_tells_the_client() {
-    let stage = Stage::set("drain").await;
-    let mut program = Program::Executor.prepare().start().await.unwrap();
-    let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
-    let idle = tokio::net::TcpStream::connect(program.address()).await.unwrap();
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/map-1", Fault::Hold(gate.clone())));
-    let draft = chain(&stage, &["east"], 5);
-    let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    stage.east.wait_for(2, Seen::is_write).await.unwrap();
-
-    program.process().signal(rustix::process::Signal::TERM);
-    let mut outcome = client::Outcome::default();
-    while outcome.results.len() < 4 {
-        outcome.take(within(execution.next()).await.unwrap().unwrap());
-    }
-    let status = client.execute(draft.seal(), vec![]).await.unwrap_err();
-    refused(&status, Reason::ShuttingDown);
-    gate.open();
-    while let Some(event) = within(execution.next()).await.unwrap() {
-        outcome.take(event);
-    }
-
-    check(&outcome, 5);
-    assert_eq!(outcome.outcomes()["map-1"], Outcome::Succeeded);
-    assert_eq!(outcome.summary.counts["cancelled"], 3);
-    assert!(outcome.summary.rows[4].because.contains("shutting down"), "{:?}", outcome.summary.rows[4]);
-    assert_eq!(stage.east.count(Seen::is_write), 2);
-    let status = program.process().wait(Duration::from_secs(20)).await;
-    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", program.log());
-    drop(idle);
-}
-
-/// Case 118: a write that hangs and a client that never reads keep the program no longer than the grace period, and a second
-/// signal ends it at once.
-#[tokio::test]
-async fn a_drain_ends_with_the_grace_period_or_a_second_signal() {
-    let stage = Stage::set("drain-hangs").await;
-    for (grace, signals) in [("1s", 1), ("10m", 2)] {
-        let mut program = Program::Executor.prepare().arg("--grace-period").arg(grace).start().await.unwrap();
-        let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
-        stage.east.forget();
-        stage.east.add(Rule::patch("/configmaps/", Fault::Ignore));
-        let draft = chain(&stage, &["east"], 2);
-        let _never_read = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-        stage.east.wait_for(1, Seen::is_write).await.unwrap();
-
-        for _ in 0..signals {
-            program.process().signal(rustix::process::Signal::TERM);
-            eventually("the signal to be noticed", async || program.log().contains("received a signal")).await;
-        }
-
-        let status = program.process().wait(Duration::from_secs(20)).await;
-        assert!(status.is_some_and(|status| !status.success()), "{status:?}\n{}", program.log());
-    }
 }
