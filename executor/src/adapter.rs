@@ -24,7 +24,7 @@ use switchyard_service::{attributes as common, telemetry};
 use tokio::time::Instant;
 use tonic::{
     Code, Request, Status,
-    transport::{Channel, Endpoint},
+    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 use tracing::{Instrument, field::Empty};
 
@@ -74,12 +74,15 @@ pub(crate) enum Error {
 /// The adapters of this process.
 #[derive(Default)]
 pub(crate) struct Adapters {
+    /// None: plaintext.
+    tls: Option<ClientTlsConfig>,
     known: Mutex<BTreeMap<String, Arc<Adapter>>>,
 }
 
 /// One adapter.
 pub(crate) struct Adapter {
     address: String,
+    tls: Option<ClientTlsConfig>,
     /// One call at a time: held for as long as a call goes on.
     line: tokio::sync::Mutex<Line>,
     /// Answered UNIMPLEMENTED to Provision.
@@ -100,12 +103,18 @@ pub(crate) fn address(host: &str, port: u32) -> String {
 }
 
 impl Adapters {
+    /// No adapter is known yet; all of them are spoken to in this way.
+    pub(crate) fn new(tls: Option<ClientTlsConfig>) -> Self {
+        Self { tls, known: Mutex::default() }
+    }
+
     /// The adapter at `host:port`.
     pub(crate) fn at(&self, host: &str, port: u16) -> Arc<Adapter> {
         let address = address(host, port.into());
         let mut known = self.known.lock().expect("nothing panics while it holds the lock");
         let adapter = known.entry(address.clone()).or_insert_with(|| {
-            Arc::new(Adapter { address, line: Default::default(), only_process_oam: AtomicBool::new(false) })
+            let tls = self.tls.clone();
+            Arc::new(Adapter { address, tls, line: Default::default(), only_process_oam: AtomicBool::new(false) })
         });
         adapter.clone()
     }
@@ -150,8 +159,13 @@ impl Adapter {
         {
             return Err(unreachable(why.clone()));
         }
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
-            .map_err(|error| unreachable(error.to_string()))?
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address))
+            .and_then(|endpoint| match self.tls.clone() {
+                Some(tls) => endpoint.tls_config(tls),
+                None => Ok(endpoint),
+            })
+            .map_err(|error| unreachable(crate::cluster::innermost(&error)))?
             .tcp_nodelay(true)
             // For the dials that the channel makes by itself when its connection is gone.
             .connect_timeout(CONNECT_TIMEOUT);

@@ -8,6 +8,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"net"
@@ -22,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/reflection"
 
 	"switchyard.test/adapter/meshes"
@@ -38,6 +41,9 @@ func run() error {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	portFile := flag.String("port-file", "", "file that the address in use is written to")
 	callLog := flag.String("call-log", "", "file that gets one JSON line for each connection, call and end of a call")
+	tlsCert := flag.String("tls-cert", "", "PEM file with the certificate; without it plaintext is spoken, as in the field")
+	tlsKey := flag.String("tls-key", "", "PEM file with the key of -tls-cert")
+	tlsClientCA := flag.String("tls-client-ca", "", "PEM file; with it callers must show a certificate")
 	knobs := Knobs{}
 	knobs.register(flag.CommandLine)
 	flag.Parse()
@@ -57,8 +63,16 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	// As in the field: no TLS, no health service, reflection, and grpc-go's own limits (4 MiB a request, a ping in 5 minutes).
-	server := grpc.NewServer(grpc.StatsHandler(otelgrpc.NewServerHandler()), grpc.StatsHandler(log))
+	options := []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler()), grpc.StatsHandler(log)}
+	if *tlsCert != "" {
+		secure, err := secure(*tlsCert, *tlsKey, *tlsClientCA)
+		if err != nil {
+			return err
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	// As in the field: no health service, reflection, and grpc-go's own limits (4 MiB a request, a ping in 5 minutes).
+	server := grpc.NewServer(options...)
 	meshes.RegisterMeshServiceServer(server, &Service{knobs: knobs, log: log})
 	reflection.Register(server)
 	if *portFile != "" {
@@ -76,6 +90,24 @@ func run() error {
 		server.Stop()
 	}()
 	return server.Serve(listener)
+}
+
+func secure(cert, key, clientCA string) (*tls.Config, error) {
+	own, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
+	if clientCA != "" {
+		text, err := os.ReadFile(clientCA)
+		if err != nil {
+			return nil, err
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		config.ClientCAs = x509.NewCertPool()
+		config.ClientCAs.AppendCertsFromPEM(text)
+	}
+	return config, nil
 }
 
 // startTracing sends spans where OTEL_EXPORTER_OTLP_ENDPOINT says; without it there are none.

@@ -7,6 +7,7 @@ use std::{
 
 use switchyard_proto::v1::{AdapterProtocol, Outcome, Verdict, plan_step};
 use switchyard_tests::adapter::{self, Adapter};
+use tokio::net::{TcpSocket, TcpStream};
 use tonic::Code;
 
 use super::{CONFIG_MAP, ThroughAdapter, config_map, deploy, failure, namespace, of, run, within};
@@ -46,6 +47,33 @@ async fn host_that_does_not_exist_fails_its_component_alone() {
     let (reason, message) = failure(&outcome, "routes");
     assert_eq!(reason, "ADAPTER_UNREACHABLE");
     assert!(message.contains("does-not-exist.invalid:10000"), "{message}");
+}
+
+/// Case 124: where nothing answers a dial, the dial's bound ends the wait, once for all components.
+#[tokio::test]
+async fn black_holed_address_fails_at_the_bound_of_the_dial() {
+    let namespace = namespace("black-hole").await;
+    // A listener whose queue is full: the kernel drops what else wants to connect.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
+        queue.push(stream);
+    }
+    let design = Design::new()
+        .mesh("one", CONFIG_MAP, &[], &config_map(&namespace))
+        .mesh("two", CONFIG_MAP, &[], &config_map(&namespace));
+    let began = Instant::now();
+    let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(9), "{took:?}");
+    for component in ["one", "two"] {
+        let (reason, message) = failure(&outcome, component);
+        assert_eq!(reason, "ADAPTER_UNREACHABLE");
+        assert!(message.contains(&address.to_string()) && message.contains("no answer"), "{message}");
+    }
 }
 
 /// Case 125: what accepts a connection and never says a word ends with the step's time, and may have acted.

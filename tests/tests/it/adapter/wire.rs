@@ -10,8 +10,9 @@ use switchyard_proto::{
 };
 use switchyard_tests::{
     adapter::{self, Adapter},
-    client::{self, TraceParent},
-    sandbox::{Sandbox, Trace},
+    client::{self, Client, TraceParent},
+    programs::Program,
+    sandbox::{Folder, Sandbox, Trace, certs::Authority},
 };
 
 use super::{CONFIG_MAP, POLICY, ThroughAdapter, config_map, deploy, failure, namespace, of, policy, run, undeploy};
@@ -177,4 +178,37 @@ async fn credentials_that_an_adapter_quotes_are_in_no_result_span_or_log_line() 
         // The adapter's own log holds the component as it was sent.
         assert!(where_to == "call log" || !text.contains(value), "{value} is in the {where_to}");
     }
+}
+
+/// `--adapter-ca`, `--adapter-cert`, `--adapter-key`: TLS in which both sides show who they are.
+#[tokio::test]
+async fn adapter_is_spoken_to_over_mutual_tls_when_the_executor_is_told_so() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("tls").await;
+    let files = Folder::new("adapter-tls").unwrap();
+    let authority = Authority::new("adapters").unwrap();
+    let (server, own) = (authority.server(&["127.0.0.1"]).unwrap(), authority.client("executor", &[]).unwrap());
+    let write = |name: &str, text: &str| files.write(name, text).unwrap().display().to_string();
+    let (ca, cert, key) =
+        (write("ca", authority.certificate()), write("cert", &server.certificate), write("key", &server.key));
+    let adapter =
+        super::adapter(&[&format!("--tls-cert={cert}"), &format!("--tls-key={key}"), &format!("--tls-client-ca={ca}")])
+            .await;
+    let kubeconfig = write("kubeconfig", &pair.world.control_plane().kubeconfig().to_string());
+    let executor = Program::Executor.prepare().arg("--kubeconfig").arg(kubeconfig).arg("--adapter-ca").arg(ca);
+    let anonymous = executor.clone().start().await.unwrap();
+    let executor = executor.arg("--adapter-cert").arg(write("own-cert", &own.certificate));
+    let executor = executor.arg("--adapter-key").arg(write("own-key", &own.key)).start().await.unwrap();
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let request = deploy(&design, of(&adapter));
+    for refused in [&anonymous, &pair.executor] {
+        let client = Client::connect(&pair.planner.url(), &refused.url()).await.unwrap();
+        let outcome = client.run(request.clone(), vec![]).await.unwrap();
+        assert_ne!(outcome.outcomes()["routes"], Outcome::Succeeded);
+        assert!(failure(&outcome, "routes").1.contains(&adapter.address().to_string()), "{:#?}", outcome.summary);
+    }
+    assert_eq!(methods(&adapter), Vec::<String>::new());
+    let client = Client::connect(&pair.planner.url(), &executor.url()).await.unwrap();
+    let outcome = client.run(request, vec![]).await.unwrap();
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
 }
