@@ -24,9 +24,11 @@ use switchyard_service::{attributes as common, telemetry};
 use tokio::time::Instant;
 use tonic::{
     Code, Request, Status,
-    transport::{Channel, Endpoint},
+    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 use tracing::{Instrument, field::Empty};
+
+use crate::mask::Secrets;
 
 /// How long a connection may take. An adapter that is black-holed shows nothing at all (case 124).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,12 +74,15 @@ pub(crate) enum Error {
 /// The adapters of this process.
 #[derive(Default)]
 pub(crate) struct Adapters {
+    /// None: plaintext.
+    tls: Option<ClientTlsConfig>,
     known: Mutex<BTreeMap<String, Arc<Adapter>>>,
 }
 
 /// One adapter.
 pub(crate) struct Adapter {
     address: String,
+    tls: Option<ClientTlsConfig>,
     /// One call at a time: held for as long as a call goes on.
     line: tokio::sync::Mutex<Line>,
     /// Answered UNIMPLEMENTED to Provision.
@@ -91,15 +96,25 @@ struct Line {
     rest: Option<(Instant, String)>,
 }
 
+/// `host:port`. An IPv6 address needs brackets before a port (RFC 3986).
+pub(crate) fn address(host: &str, port: u32) -> String {
+    let bare = host.contains(':') && !host.starts_with('[');
+    if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl Adapters {
+    /// No adapter is known yet; all of them are spoken to in this way.
+    pub(crate) fn new(tls: Option<ClientTlsConfig>) -> Self {
+        Self { tls, known: Mutex::default() }
+    }
+
     /// The adapter at `host:port`.
     pub(crate) fn at(&self, host: &str, port: u16) -> Arc<Adapter> {
-        // An IPv6 address needs brackets before a port (RFC 3986).
-        let bare = host.contains(':') && !host.starts_with('[');
-        let address = if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let address = address(host, port.into());
         let mut known = self.known.lock().expect("nothing panics while it holds the lock");
         let adapter = known.entry(address.clone()).or_insert_with(|| {
-            Arc::new(Adapter { address, line: Default::default(), only_process_oam: AtomicBool::new(false) })
+            let tls = self.tls.clone();
+            Arc::new(Adapter { address, tls, line: Default::default(), only_process_oam: AtomicBool::new(false) })
         });
         adapter.clone()
     }
@@ -118,8 +133,15 @@ impl Adapter {
             let why = "other calls to it did not end in time; nothing was sent".to_owned();
             return Err(Error::Busy { address: self.address.clone(), why });
         };
+        let known = line.channel.is_some();
         let channel = self.dial(&mut line, call.deadline).await?;
-        let result = self.ask(channel, call).await;
+        let mut result = self.ask(channel, call).await;
+        if known && matches!(result, Err(Error::Unreachable { .. })) {
+            // The adapter went away since the last call, and may have come back: nothing was sent, so once more (case 120).
+            line.channel = None;
+            let channel = self.dial(&mut line, call.deadline).await?;
+            result = self.ask(channel, call).await;
+        }
         if matches!(result, Err(Error::Lost { .. } | Error::Unreachable { .. })) {
             // A channel that broke is not trusted with the next call.
             line.channel = None;
@@ -137,9 +159,16 @@ impl Adapter {
         {
             return Err(unreachable(why.clone()));
         }
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
-            .map_err(|error| unreachable(error.to_string()))?
-            .tcp_nodelay(true);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address))
+            .and_then(|endpoint| match self.tls.clone() {
+                Some(tls) => endpoint.tls_config(tls),
+                None => Ok(endpoint),
+            })
+            .map_err(|error| unreachable(crate::cluster::innermost(&error)))?
+            .tcp_nodelay(true)
+            // For the dials that the channel makes by itself when its connection is gone.
+            .connect_timeout(CONNECT_TIMEOUT);
         // The bound stands here and not only on the endpoint: a lazy or custom connector would lose it.
         let by = deadline.min(Instant::now() + CONNECT_TIMEOUT);
         let why = match tokio::time::timeout_at(by, endpoint.connect()).await {
@@ -169,13 +198,14 @@ impl Adapter {
                 kube_configs: call.kubeconfigs.to_vec(),
             };
             let mut client = MeshServiceClient::new(channel.clone());
+            let request = self.small(request)?;
             let sent = self.send("Provision", request, call, async |request| client.provision(request).await).await;
             match sent {
                 // Nothing was executed, so the other method may be tried.
                 Err(status) if status.code() == Code::Unimplemented && call.protocol != AdapterProtocol::Provision => {
                     self.only_process_oam.store(true, Ordering::Relaxed);
                 }
-                Err(status) => return Err(self.judge(&status)),
+                Err(status) => return Err(self.judge(&status, call)),
                 Ok(response) => return Ok(response.into_inner().message),
             }
         }
@@ -186,24 +216,28 @@ impl Adapter {
             oam_config: oam::configuration(call.declaration)?,
             kube_configs: call.kubeconfigs.to_vec(),
         };
+        let request = self.small(request)?;
         let mut client = MeshServiceClient::new(channel);
         let sent = self.send("ProcessOAM", request, call, async |request| client.process_oam(request).await).await;
-        sent.map(|response| response.into_inner().message).map_err(|status| self.judge(&status))
+        sent.map(|response| response.into_inner().message).map_err(|status| self.judge(&status, call))
     }
 
-    /// Sends one request under a span of its own. A request that is too large is not sent.
-    async fn send<Q: Message, A>(
+    /// Lets a request pass that adapters take.
+    fn small<Q: Message>(&self, request: Q) -> Result<Q, Error> {
+        match request.encoded_len() {
+            size if size >= MAX_REQUEST => Err(Error::TooLarge { address: self.address.clone(), size }),
+            _ => Ok(request),
+        }
+    }
+
+    /// Sends one request under a span of its own.
+    async fn send<Q, A>(
         &self,
         method: &'static str,
         message: Q,
         call: &Call<'_>,
         send: impl AsyncFnOnce(Request<Q>) -> Result<tonic::Response<A>, Status>,
     ) -> Result<tonic::Response<A>, Status> {
-        let size = message.encoded_len();
-        if size >= MAX_REQUEST {
-            let text = format!("the request has {size} bytes, adapters take less than {MAX_REQUEST}; nothing was sent");
-            return Err(Status::failed_precondition(text));
-        }
         let span = tracing::info_span!(
             "adapter",
             { common::OTEL_NAME } = format_args!("meshes.MeshService/{method}"),
@@ -230,22 +264,47 @@ impl Adapter {
         answer
     }
 
-    fn judge(&self, status: &Status) -> Error {
+    fn judge(&self, status: &Status, call: &Call<'_>) -> Error {
         let address = self.address.clone();
-        let broken = std::error::Error::source(status).is_some();
+        if was_not_sent(status) {
+            return Error::Unreachable { address, why: crate::cluster::innermost(status) };
+        }
         let why = match status.message() {
             "" => "it gave no reason".to_owned(),
-            text => crate::verdict::capped(text),
+            text => crate::verdict::capped(&call.mask(text)),
         };
         match status.code() {
-            Code::DeadlineExceeded | Code::Cancelled => Error::Lost { address, why },
+            Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Error::Lost { address, why },
             // What the transport says of itself: the adapter's own statuses have no source.
-            Code::Unavailable | Code::Unknown | Code::Internal if broken => Error::Lost { address, why },
-            Code::Unavailable => Error::Lost { address, why },
+            Code::Unknown | Code::Internal if std::error::Error::source(status).is_some() => {
+                Error::Lost { address, why }
+            }
             Code::ResourceExhausted => Error::Busy { address, why },
             code => Error::Failed { address, code, why },
         }
     }
+}
+
+impl Call<'_> {
+    /// An adapter's own text without the credentials and secret values that it was given (D25).
+    fn mask(&self, text: &str) -> String {
+        let of_kubeconfigs = self.kubeconfigs.iter().map(|kubeconfig| Secrets::of_kubeconfig(kubeconfig));
+        let all = of_kubeconfigs.chain([Secrets::of_declaration(self.declaration)]);
+        all.fold(text.to_owned(), |text, secrets| secrets.mask(&text))
+    }
+}
+
+/// Whether no connection took the request, so that the adapter cannot have seen it.
+fn was_not_sent(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        // hyper cancels only what it still holds; what was sent ends with another error.
+        if error.is::<tonic::ConnectError>() || error.downcast_ref().is_some_and(hyper::Error::is_canceled) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -260,12 +319,33 @@ mod tests {
         assert_eq!(adapters.at("[::1]", 10000).address(), "[::1]:10000");
     }
 
+    fn judge(status: &Status) -> Error {
+        let kubeconfigs =
+            [r#"{"users": [{"name": "u", "user": {"client-key-data": "a2V5LTdmMS1jYW5hcnk="}}]}"#.to_owned()];
+        let call = Call {
+            protocol: AdapterProtocol::Auto,
+            removes: false,
+            declaration: r#"{"component": {"kind": "Secret"}, "configuration": {"data": {"a": "dmFsdWUtMWQ3ZjE="}}}"#,
+            kubeconfigs: &kubeconfigs,
+            deadline: Instant::now(),
+        };
+        Adapters::default().at("mesh", 10000).judge(status, &call)
+    }
+
     #[test]
     fn an_adapters_word_and_a_broken_connection_are_told_apart() {
-        let adapter = Adapters::default().at("mesh", 10000);
-        assert!(matches!(adapter.judge(&Status::unknown("")), Error::Failed { why, .. } if why == "it gave no reason"));
-        assert!(matches!(adapter.judge(&Status::unavailable("Socket closed")), Error::Lost { .. }));
-        assert!(matches!(adapter.judge(&Status::deadline_exceeded("")), Error::Lost { .. }));
-        assert!(matches!(adapter.judge(&Status::resource_exhausted("4 calls")), Error::Busy { .. }));
+        assert!(matches!(judge(&Status::unknown("")), Error::Failed { why, .. } if why == "it gave no reason"));
+        assert!(matches!(judge(&Status::unavailable("Socket closed")), Error::Lost { .. }));
+        assert!(matches!(judge(&Status::deadline_exceeded("")), Error::Lost { .. }));
+        assert!(matches!(judge(&Status::resource_exhausted("4 calls")), Error::Busy { .. }));
+        let refused = tonic::ConnectError("connection refused".into());
+        assert!(matches!(judge(&Status::from_error(Box::new(refused))), Error::Unreachable { .. }));
+    }
+
+    #[test]
+    fn what_an_adapter_quotes_of_its_secrets_is_masked() {
+        let text = "with key-7f1-canary (a2V5LTdmMS1jYW5hcnk=) and value-1d7f1 refused";
+        let Error::Failed { why, .. } = judge(&Status::unknown(text)) else { panic!("failed") };
+        assert_eq!(why, "with [redacted] ([redacted]) and [redacted] refused");
     }
 }

@@ -23,7 +23,10 @@ mod service;
 mod session;
 mod verdict;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use switchyard_proto::v1::executor_service_server::ExecutorServiceServer;
 use switchyard_service::{
@@ -34,8 +37,9 @@ use switchyard_service::{
 };
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::{cluster::access::Access, runs::Runs, service::Executor, session::Shared};
+use crate::{adapter::Adapters, cluster::access::Access, runs::Runs, service::Executor, session::Shared};
 
 /// Path of the method whose plan may name the trace that the call belongs to.
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
@@ -59,6 +63,16 @@ pub struct Args {
     /// Runs at once.
     #[arg(long, env = "SWITCHYARD_MAX_RUNS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_runs: u16,
+    /// PEM file with the authorities that adapters' certificates are checked against; without it adapters are spoken to in
+    /// plaintext, which is what those in the field speak.
+    #[arg(long, env = "SWITCHYARD_ADAPTER_CA", value_name = "PATH")]
+    pub adapter_ca: Option<PathBuf>,
+    /// PEM file with the certificate that is shown to adapters. Default: none.
+    #[arg(long, env = "SWITCHYARD_ADAPTER_CERT", value_name = "PATH", requires_all = ["adapter_ca", "adapter_key"])]
+    pub adapter_cert: Option<PathBuf>,
+    /// PEM file with the private key of --adapter-cert. Default: none.
+    #[arg(long, env = "SWITCHYARD_ADAPTER_KEY", value_name = "PATH", requires_all = ["adapter_ca", "adapter_cert"])]
+    pub adapter_key: Option<PathBuf>,
 }
 
 impl AsRef<ServeArgs> for Args {
@@ -73,15 +87,25 @@ impl AsRef<ServeArgs> for Args {
 ///
 /// When the executor's own kubeconfig cannot be read, or serving fails.
 pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Result<Drained, program::Error> {
-    let Args { serve, kubeconfig, deny_request_kubeconfigs, max_in_flight, max_runs } = args;
+    let Args {
+        serve,
+        kubeconfig,
+        deny_request_kubeconfigs,
+        max_in_flight,
+        max_runs,
+        adapter_ca,
+        adapter_cert,
+        adapter_key,
+    } = args;
+    let tls = adapter_tls(adapter_ca.as_deref(), adapter_cert.as_deref().zip(adapter_key.as_deref()))?;
     let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs).map_err(|error| {
-        let path = kubeconfig.as_deref().unwrap_or(std::path::Path::new(""));
+        let path = kubeconfig.as_deref().unwrap_or(Path::new(""));
         program::Error::usage(format!("the kubeconfig {} cannot be read: {error}", path.display()))
     })?;
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {
         access,
-        adapters: Arc::default(),
+        adapters: Arc::new(Adapters::new(tls)),
         runs: Runs::new(max_runs.into()),
         max_in_flight: max_in_flight.map(usize::from),
         tasks: tasks.clone(),
@@ -89,4 +113,18 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     });
     let service = ExecutorServiceServer::new(Executor { shared }).max_decoding_message_size(serve.max_message_bytes());
     Ok(Server::new(&serve, shutdown).add(service).parent_in_first_message(EXECUTE).tasks(tasks).serve(listener).await?)
+}
+
+/// How adapters are spoken to: none means plaintext.
+fn adapter_tls(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Option<ClientTlsConfig>, program::Error> {
+    let read = |path: &Path| {
+        let unreadable = |error| program::Error::usage(format!("{} cannot be read: {error}", path.display()));
+        std::fs::read(path).map_err(unreadable)
+    };
+    let Some(ca) = ca else { return Ok(None) };
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?));
+    if let Some((certificate, key)) = own {
+        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
+    Ok(Some(tls))
 }

@@ -81,6 +81,27 @@ impl Secrets {
         serde_json::from_str(manifest).map_or_else(|_| Self::default(), |object| Self::of_value(&object))
     }
 
+    /// The credentials in a kubeconfig, which is JSON.
+    pub(crate) fn of_kubeconfig(kubeconfig: &str) -> Self {
+        let mut found = Vec::new();
+        if let Ok(kubeconfig) = serde_json::from_str::<Value>(kubeconfig) {
+            let users = kubeconfig["users"].as_array();
+            users.into_iter().flatten().for_each(|user| collect(&user["user"], &mut found));
+            walk(&kubeconfig, &mut found);
+        }
+        Self::from(found)
+    }
+
+    /// The secret values of a component in the design's own shape, which is JSON.
+    pub(crate) fn of_declaration(declaration: &str) -> Self {
+        let Ok(mut declaration) = serde_json::from_str::<Value>(declaration) else { return Self::default() };
+        let mut object = declaration["configuration"].take();
+        if let Some(object) = object.as_object_mut() {
+            object.insert("kind".into(), declaration["component"]["kind"].take());
+        }
+        Self::of_value(&object)
+    }
+
     /// The secret values of an object.
     pub(crate) fn of_value(object: &Value) -> Self {
         let mut found = Vec::new();
@@ -89,6 +110,10 @@ impl Secrets {
             collect(&object["stringData"], &mut found);
         }
         walk(object, &mut found);
+        Self::from(found)
+    }
+
+    fn from(found: Vec<String>) -> Self {
         let mut values = Vec::new();
         for value in found {
             spellings(&value, &mut values);

@@ -188,7 +188,7 @@ impl Plan {
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
             let steps = self.steps.iter().enumerate();
-            steps.filter_map(|(ix, step)| step.direct().map(|direct| (StepIx(ix as u32), direct)))
+            steps.filter_map(|(ix, step)| step.object().map(|object| (StepIx(ix as u32), object)))
         };
         let kinds: BTreeMap<_, _> = objects().filter_map(|(ix, direct)| Some((direct.defines()?, ix))).collect();
         let namespaces: BTreeMap<_, _> = objects()
@@ -208,10 +208,11 @@ impl Plan {
 }
 
 impl Step {
-    pub(crate) fn direct(&self) -> Option<&Direct> {
+    /// The object that the component is, whoever writes it.
+    pub(crate) fn object(&self) -> Option<&Direct> {
         match &self.work {
             Work::Direct(direct) => Some(direct),
-            Work::Adapter(_) => None,
+            Work::Adapter(adapter) => adapter.object.as_ref(),
         }
     }
 

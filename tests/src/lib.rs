@@ -4,6 +4,7 @@
 //! namespaces. A test that breaks things starts its own [`ControlPlane`](sandbox::ControlPlane). Nothing here needs
 //! anything but this machine, listens beyond loopback, or survives the process that started it.
 
+pub mod adapter;
 pub mod client;
 pub mod demo;
 pub mod embedded;

@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::{Attempt, Checked, Done, Order};
 use crate::{
     adapter::{Adapters, Call, Error},
-    cluster::{Change, Cluster, Seen},
+    cluster::{Change, Cluster, Seen, definition},
     plan::{self, Plan},
     schedule::{Patience, UnitOutcome},
     verdict::{Failure, Reason, Subject, Verdict},
@@ -56,6 +56,9 @@ impl ByAdapter {
             said,
             Err(Error::Unreachable { .. } | Error::TooLarge { .. } | Error::Busy { .. } | Error::Declaration(_))
         );
+        if !removes && said.is_ok() {
+            self.await_definition(work, order.deadline).await;
+        }
         // Only an adapter that says it removed something is given the time that going takes.
         let until = if removes && said.is_ok() { order.deadline.min(Instant::now() + GOING) } else { Instant::now() };
         let looks = work.clusters.iter().filter(|_| acted).map(|&lane| async move {
@@ -66,6 +69,19 @@ impl ByAdapter {
         let (result, warnings) = decide(removes, adapter.address(), &said, &looks);
         let checked = looks.iter().map(|look| look.account(removes, &self.plan.design.id)).collect();
         Attempt { result: result.map(|change| self.done(work, change)), sent: u32::from(acted), warnings, checked }
+    }
+
+    /// What follows a definition could not be written before it is served (D16). Whether it is, the look tells.
+    async fn await_definition(&self, work: &plan::Adapter, by: Instant) {
+        let Some(head) = work.object.as_ref().map(|object| &object.head).filter(|head| head.is_definition()) else {
+            return;
+        };
+        let by = by.min(Instant::now() + LONGEST_LOOK);
+        let waits = work.clusters.iter().map(|lane| {
+            let cluster = &self.clusters[lane.0 as usize];
+            definition::served(cluster, &head.api_version, &head.metadata.name, by)
+        });
+        join_all(waits).await;
     }
 
     async fn look(&self, cluster: &Cluster, work: &plan::Adapter, until: Instant, by: Instant) -> Seen {
@@ -165,7 +181,9 @@ fn decide(
     let (result, warnings) = match said {
         Ok(_)
             if looks.iter().any(cannot_tell)
-                && looks.iter().all(|look| cannot_tell(look) || is_gone(look) == removes) =>
+                && looks
+                    .iter()
+                    .all(|look| cannot_tell(look) || if removes { is_gone(look) } else { is_ours(look) }) =>
         {
             let warning =
                 format!("the adapter at {address} said OK, which could not be checked everywhere: {}", holds());
@@ -264,6 +282,7 @@ mod tests {
         assert_eq!(judge(false, ok(), vec![unknown(), unknown()]), Ok(Some(v1::Change::Acknowledged)));
         assert_eq!(judge(true, ok(), vec![unknown()]), Ok(Some(v1::Change::Acknowledged)));
         assert!(matches!(judge(false, ok(), vec![unknown(), Seen::Absent]), Err(Verdict::Unknown(_))));
+        assert!(matches!(judge(false, ok(), vec![unknown(), there(false, None)]), Err(Verdict::Unknown(_))));
     }
 
     #[test]

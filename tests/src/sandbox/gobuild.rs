@@ -1,4 +1,4 @@
-//! Builds programs from the Go modules in `sandbox/go`, once for each state of their `go.mod` and `go.sum`.
+//! Builds programs from the Go modules in `sandbox/go`, once for each state of their files.
 
 use std::{
     env,
@@ -40,14 +40,28 @@ impl Recipe {
     /// named by `go.mod`'s line `tool`.
     fn target(&self) -> anyhow::Result<PathBuf> {
         let mut hash = Sha256::new();
-        for file in ["go.mod", "go.sum"] {
-            let path = self.source().join(file);
+        for path in files(&self.source())? {
             hash.update(fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?);
         }
         hash.update(self.ldflags);
         let key = hex::encode(&hash.finalize()[..6]);
         Ok(bin_folder().join(format!("{}-{key}", self.module)).join(self.name))
     }
+}
+
+/// Returns the files below a folder, in order. Most modules have but `go.mod` and `go.sum`, the adapter has its source too.
+fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let context = || format!("failed to read {}", folder.display());
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).with_context(context)?;
+    let mut files = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match entry.file_type().with_context(context)?.is_dir() {
+            true => files.append(&mut self::files(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Returns the folder of one of the pinned Go modules.

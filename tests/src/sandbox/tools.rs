@@ -39,6 +39,8 @@ pub enum Tool {
     Helm,
     /// Lints the contract and finds breaking changes in it.
     Buf,
+    /// Our own reference adapter, always built from its source here.
+    Adapter,
 }
 
 /// What is known about a tool: how to recognise a good one, and how to build it.
@@ -56,7 +58,8 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Adapter,
         Self::Buf,
         Self::Etcd,
         Self::Grpcurl,
@@ -113,6 +116,7 @@ impl Tool {
             Self::Helm => {
                 facts("helm", &["version", "--short"], Some((4, 0)), "helm", "helm.sh/helm/v4/cmd/helm", "", 95)
             }
+            Self::Adapter => facts("adapter", &[], None, "adapter", "switchyard.test/adapter", "", 60),
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
     }
@@ -179,6 +183,10 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
+    if tool == Tool::Adapter {
+        // Whatever else is called so is not ours.
+        return None;
+    }
     let facts = tool.facts();
     let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();

@@ -20,8 +20,14 @@ impl Design {
     }
 
     /// Adds a component of the model `kubernetes`. `configuration` is YAML in flow style.
-    pub(crate) fn component(
+    pub(crate) fn component(self, name: &str, kind: (&str, &str), depends_on: &[&str], configuration: &str) -> Self {
+        self.of_model("kubernetes", name, kind, depends_on, configuration)
+    }
+
+    /// Adds a component of any model.
+    pub(crate) fn of_model(
         mut self,
+        model: &str,
         name: &str,
         (version, kind): (&str, &str),
         depends_on: &[&str],
@@ -30,7 +36,7 @@ impl Design {
         writeln!(
             self.components,
             "  - id: {}\n    displayName: {name}\n    component: {{version: {version}, kind: {kind}}}\n    \
-             modelReference: {{name: kubernetes}}\n    metadata: {{dependsOn: [{}]}}\n    configuration: {configuration}",
+             modelReference: {{name: {model}}}\n    metadata: {{dependsOn: [{}]}}\n    configuration: {configuration}",
             Uuid::new_v4(),
             depends_on.join(", ")
         )

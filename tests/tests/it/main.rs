@@ -1,5 +1,6 @@
 //! Tests of the whole, against a real control plane.
 
+mod adapter;
 mod demo;
 mod deploy;
 mod design;

@@ -1,0 +1,193 @@
+//! Adapters that are not usable, not there, silent, or gone between two calls (S15, S17, cases 120 to 125).
+
+use std::{
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+use switchyard_proto::v1::{AdapterProtocol, Outcome, Verdict, plan_step};
+use switchyard_tests::adapter::{self, Adapter};
+use tokio::net::{TcpSocket, TcpStream};
+use tonic::Code;
+
+use super::{CONFIG_MAP, ThroughAdapter, config_map, deploy, failure, namespace, of, run, within};
+use crate::{design::Design, pair::Pair};
+
+/// S15, cases 122 and 123: many components of an adapter that is not there fail at once, and the run goes on.
+#[tokio::test]
+async fn components_of_an_adapter_that_is_not_there_fail_with_its_address_and_the_run_goes_on() {
+    let namespace = namespace("not-there").await;
+    let address = adapter::free_address().unwrap();
+    let mut design = Design::new().config_map("direct", &namespace, &[]).config_map("behind", &namespace, &["m0"]);
+    for number in 0..50 {
+        design = design.mesh(&format!("m{number}"), CONFIG_MAP, &[], &config_map(&namespace));
+    }
+    let began = Instant::now();
+    let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(outcome.verdict(), Verdict::Partial);
+    assert_eq!(outcome.outcomes()["direct"], Outcome::Succeeded);
+    assert_eq!(outcome.outcomes()["behind"], Outcome::Withheld);
+    for number in 0..50 {
+        let (reason, message) = failure(&outcome, &format!("m{number}"));
+        assert_eq!(reason, "ADAPTER_UNREACHABLE");
+        assert!(message.contains(&address.to_string()) && message.contains("refused"), "{message}");
+    }
+}
+
+/// S15, case 122: a name that nobody knows is an address that can be used; it does not answer.
+#[tokio::test]
+async fn host_that_does_not_exist_fails_its_component_alone() {
+    let namespace = namespace("no-host").await;
+    let design =
+        Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace)).config_map("direct", &namespace, &[]);
+    let registry = adapter::registry_at("does-not-exist.invalid", 10_000.0, AdapterProtocol::Auto);
+    let outcome = run(deploy(&design, registry)).await;
+    assert_eq!(outcome.outcomes()["direct"], Outcome::Succeeded);
+    let (reason, message) = failure(&outcome, "routes");
+    assert_eq!(reason, "ADAPTER_UNREACHABLE");
+    assert!(message.contains("does-not-exist.invalid:10000"), "{message}");
+}
+
+/// Case 124: where nothing answers a dial, the dial's bound ends the wait, once for all components.
+#[tokio::test]
+async fn black_holed_address_fails_at_the_bound_of_the_dial() {
+    let namespace = namespace("black-hole").await;
+    // A listener whose queue is full: the kernel drops what else wants to connect.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
+        queue.push(stream);
+    }
+    let design = Design::new().mesh("one", CONFIG_MAP, &[], &config_map(&namespace)).mesh(
+        "two",
+        CONFIG_MAP,
+        &[],
+        &config_map(&namespace),
+    );
+    let began = Instant::now();
+    let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(9), "{took:?}");
+    for component in ["one", "two"] {
+        let (reason, message) = failure(&outcome, component);
+        assert_eq!(reason, "ADAPTER_UNREACHABLE");
+        assert!(message.contains(&address.to_string()) && message.contains("no answer"), "{message}");
+    }
+}
+
+/// Case 125: what accepts a connection and never says a word ends with the step's time, and may have acted.
+#[tokio::test]
+async fn peer_that_accepts_and_stays_silent_ends_with_the_steps_time() {
+    let namespace = namespace("silent").await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let began = Instant::now();
+    let request = within(deploy(&design, adapter::registry(address, AdapterProtocol::Auto)), 3);
+    let outcome = run(request).await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_ne!(outcome.outcomes()["routes"], Outcome::Succeeded);
+    let (_, message) = failure(&outcome, "routes");
+    assert!(message.contains(&address.to_string()), "{message}");
+}
+
+/// Case 125: an adapter that hangs is told how long we wait, and that we left.
+#[tokio::test]
+async fn adapter_that_hangs_is_told_the_deadline_and_that_we_left() {
+    let namespace = namespace("hangs").await;
+    let adapter = super::adapter(&["--hang"]).await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let outcome = run(within(deploy(&design, of(&adapter)), 3)).await;
+    assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
+    assert_eq!(failure(&outcome, "routes").0, "ADAPTER_TIMEOUT");
+    let end = adapter.wait_for(Duration::from_secs(3), |entry| entry.event == "end").await.unwrap();
+    assert!(end.left);
+    assert!(adapter.calls()[0].deadline.is_some_and(|left| left < 3_000));
+}
+
+/// Case 120: a channel whose peer was started anew serves the next call; one whose peer is gone has sent nothing.
+#[tokio::test]
+async fn adapter_that_restarts_between_two_calls_is_not_noticed_and_one_that_is_gone_is_unreachable() {
+    let namespace = namespace("restart").await;
+    let adapter = super::adapter(&[]).await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let request = deploy(&design, of(&adapter));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    let address = adapter.kill();
+    let adapter = Adapter::prepare().at(address).start().await.unwrap();
+    let second = run(request.clone()).await;
+    assert_eq!(second.verdict(), Verdict::Succeeded, "{:#?}", second.summary);
+    assert_eq!(adapter.calls().len(), 1);
+    adapter.kill();
+    let third = run(request).await;
+    assert_eq!(third.outcomes()["routes"], Outcome::Failed);
+    let (reason, message) = failure(&third, "routes");
+    assert_eq!(reason, "ADAPTER_UNREACHABLE", "{message}");
+}
+
+/// Case 122: IPv6 literals are addresses.
+#[tokio::test]
+async fn ipv6_literal_is_an_address() {
+    let namespace = namespace("six").await;
+    let Ok(adapter) = Adapter::prepare().at("[::1]:0".parse().unwrap()).start().await else {
+        eprintln!("this machine has no IPv6 loopback");
+        return;
+    };
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let outcome = run(deploy(&design, of(&adapter))).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    let row = &outcome.summary.rows[0];
+    assert_eq!(row.fulfilled_by, [adapter.address().to_string()]);
+}
+
+/// S17, case 122, planner: an address that nobody could dial stops everything, and is named.
+#[tokio::test]
+async fn address_that_is_not_usable_is_refused_at_planning_and_only_a_warning_in_a_dry_run() {
+    let pair = Pair::shared().await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map("default"));
+    for (host, port) in [("", 10_000.0), ("mesh", 0.0), ("mesh", 70_000.0), ("me sh", 1.0), ("http://x", 1.0)] {
+        let mut request = deploy(&design, adapter::registry_at(host, port, AdapterProtocol::Auto));
+        let status = pair.client().await.plan(request.clone()).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{host}:{port}");
+        let details = tonic_types::StatusExt::get_error_details(&status);
+        assert_eq!(details.error_info().unwrap().reason, "REGISTRANT_ADDRESS_INVALID");
+        let violation = &details.precondition_failure().unwrap().violations[0];
+        assert!(violation.subject.contains("model mesh, registrant mesh"), "{violation:?}");
+        request.dry_run = true;
+        let plan = pair.client().await.plan(request).await.unwrap();
+        assert!(!plan.header.warnings.is_empty(), "{host}:{port}");
+    }
+}
+
+/// S17, executor: a plan that names such an address is refused before any cluster is touched.
+#[tokio::test]
+async fn plan_with_an_address_that_is_not_usable_touches_no_cluster() {
+    let pair = Pair::shared().await;
+    let name = format!("untouched-{}", uuid::Uuid::new_v4().simple());
+    let design =
+        Design::new().config_map(&name, "default", &[]).mesh("routes", CONFIG_MAP, &[], &config_map("default"));
+    let client = pair.client().await;
+    let plan = client.plan(deploy(&design, adapter::registry_at("mesh", 1.0, AdapterProtocol::Auto))).await.unwrap();
+    for (host, port) in [("", 1), ("mesh", 0), ("mesh", 70_000), ("me sh", 1), ("http://x", 1)] {
+        let mut plan = plan.clone();
+        for step in &mut plan.steps {
+            if let Some(plan_step::Route::Adapter(route)) = &mut step.route {
+                (route.host, route.port) = (host.into(), port);
+            }
+        }
+        let refused = match client.execute(plan.resealed(), vec![]).await {
+            Ok(execution) => execution.finish().await.map(drop),
+            Err(status) => Err(status),
+        };
+        let status = refused.unwrap_err();
+        let details = tonic_types::StatusExt::get_error_details(&status);
+        assert_eq!(status.code(), Code::FailedPrecondition, "{host}:{port}: {status:?}");
+        assert_eq!(details.error_info().unwrap().reason, "REGISTRANT_ADDRESS_INVALID");
+    }
+    let events = pair.world.east().audit().unwrap();
+    assert!(!events.iter().any(|event| event.uri.contains(&name)));
+}
