@@ -216,14 +216,6 @@ impl Step {
         }
     }
 
-    /// The object that the step is about, whoever fulfils it.
-    pub(crate) fn object(&self) -> Option<&Direct> {
-        match &self.work {
-            Work::Direct(object) => Some(object),
-            Work::Adapter(adapter) => adapter.object.as_ref(),
-        }
-    }
-
     /// Steps that come before this one, for whatever reason; once each.
     pub(crate) fn before(&self) -> impl Iterator<Item = StepIx> {
         let also = self.runs_after.iter().filter(|ix| !self.depends_on.contains(ix));

@@ -65,15 +65,15 @@ async fn compare(objects: usize, rounds: usize) -> anyhow::Result<()> {
         for who in order {
             let namespace = format!("bench-{round}-{}", who as usize);
             create_namespace(&admin, &namespace).await?;
-            for again in 0..2 {
+            for again in [false, true] {
                 let before = cluster.metrics().await?.requests("APPLY", "configmaps");
                 let took = match who {
                     Who::Floor => floor(&bare, &namespace, objects).await?,
-                    Who::Switchyard => switchyard(&executor.url(), cluster, &namespace, objects, again == 1).await?,
+                    Who::Switchyard => switchyard(&executor.url(), cluster, &namespace, objects, again).await?,
                 };
                 let patches = cluster.metrics().await?.requests("APPLY", "configmaps") - before;
                 ensure!(patches == objects as u64, "{patches} PATCHes for {objects} components");
-                rates[who as usize][again].push(objects as f64 / took);
+                rates[who as usize][usize::from(again)].push(objects as f64 / took);
             }
         }
         eprintln!("round {} of {rounds} done", round + 1);
