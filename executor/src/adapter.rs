@@ -168,7 +168,8 @@ impl Adapter {
             .map_err(|error| unreachable(crate::cluster::innermost(&error)))?
             .tcp_nodelay(true)
             // For the dials that the channel makes by itself when its connection is gone.
-            .connect_timeout(CONNECT_TIMEOUT);
+            // For dials of the channel's own, later on. The first one is bound below, and should end there and be named there.
+            .connect_timeout(CONNECT_TIMEOUT + Duration::from_secs(1));
         // The bound stands here and not only on the endpoint: a lazy or custom connector would lose it.
         let by = deadline.min(Instant::now() + CONNECT_TIMEOUT);
         let why = match tokio::time::timeout_at(by, endpoint.connect()).await {

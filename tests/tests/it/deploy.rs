@@ -103,23 +103,27 @@ async fn failure_in_the_middle_holds_back_its_dependents_on_both_clusters_and_no
     let pair = Pair::shared().await;
     let [east, west] = [pair.world.east(), pair.world.west()];
     let namespace = east.namespace_for("middle").await.unwrap();
+    // The audit logs are those of all tests, so the names must be this test's own.
+    let tag = uuid::Uuid::new_v4().simple().to_string();
+    let [api, web, jobs] = ["api", "web", "jobs"].map(|name| format!("{name}-{tag}"));
+    let [api, web, jobs] = [api.as_str(), web.as_str(), jobs.as_str()];
     // On one cluster only the namespace is missing: there everything in it fails by itself.
     let design = Design::new()
         .config_map("cache", "default", &[])
         .component("db", CONFIG_MAP, &["cache"], &format!("{{metadata: {{namespace: {namespace}}}, data: {{a: b}}}}"))
-        .config_map("api", "default", &["db"])
-        .config_map("web", "default", &["api"])
-        .config_map("jobs", "default", &["cache"])
+        .config_map(api, "default", &["db"])
+        .config_map(web, "default", &[api])
+        .config_map(jobs, "default", &["cache"])
         .component("broken", CONFIG_MAP, &[], REFUSED);
     let client = pair.client().await;
     let outcome = client.run(client::deploy(design.text(), &["east", "west"]), vec![]).await.unwrap();
     let outcomes = outcome.outcomes();
     for (name, wanted) in [
         ("cache", Outcome::Succeeded),
-        ("jobs", Outcome::Succeeded),
+        (jobs, Outcome::Succeeded),
         ("db", Outcome::Failed),
-        ("api", Outcome::Withheld),
-        ("web", Outcome::Withheld),
+        (api, Outcome::Withheld),
+        (web, Outcome::Withheld),
         ("broken", Outcome::Failed),
     ] {
         assert_eq!(outcomes[name], wanted, "{name}");
@@ -128,14 +132,14 @@ async fn failure_in_the_middle_holds_back_its_dependents_on_both_clusters_and_no
     let failure = outcome.target("db", "west").unwrap().error.clone().unwrap();
     assert_eq!(failure.reason, "NAMESPACE_NOT_FOUND");
     assert!(failure.message.contains(&namespace) && failure.message.contains("west"), "{}", failure.message);
-    let withheld = outcome.result("web").unwrap().withheld.clone().unwrap();
-    assert_eq!((withheld.component.as_str(), withheld.root_component.as_str()), ("api", "db"));
+    let withheld = outcome.result(web).unwrap().withheld.clone().unwrap();
+    assert_eq!((withheld.component.as_str(), withheld.root_component.as_str()), (api, "db"));
     assert_eq!(withheld.root_error.unwrap().reason, "NAMESPACE_NOT_FOUND");
     assert_eq!(outcome.verdict(), Verdict::Partial);
     assert_eq!(outcome.summary.rows.len(), 6);
-    let row = outcome.summary.rows.iter().find(|row| row.component == "web").unwrap();
+    let row = outcome.summary.rows.iter().find(|row| row.component == web).unwrap();
     assert_eq!(row.fulfilled_by, ["east", "west"]);
-    assert!(row.because.contains("api") && row.because.contains("db"), "{}", row.because);
+    assert!(row.because.contains(api) && row.because.contains("db"), "{}", row.because);
     for cluster in [east, west] {
         let events = cluster.audit().unwrap();
         let written = |name: &str| {
@@ -147,7 +151,7 @@ async fn failure_in_the_middle_holds_back_its_dependents_on_both_clusters_and_no
                         .is_some_and(|object| object.name == name && object.resource == "configmaps")
             })
         };
-        assert!(written("jobs") && !written("api") && !written("web"), "on {}", cluster.name());
+        assert!(written(jobs) && !written(api) && !written(web), "on {}", cluster.name());
     }
 }
 
