@@ -167,8 +167,8 @@ impl Adapter {
             })
             .map_err(|error| unreachable(crate::cluster::innermost(&error)))?
             .tcp_nodelay(true)
-            // For the dials that the channel makes by itself when its connection is gone.
-            // For dials of the channel's own, later on. The first one is bound below, and should end there and be named there.
+            // For the dials that the channel makes by itself when its connection is gone. The first dial is bound below, and
+            // should end there, where it is named.
             .connect_timeout(CONNECT_TIMEOUT + Duration::from_secs(1));
         // The bound stands here and not only on the endpoint: a lazy or custom connector would lose it.
         let by = deadline.min(Instant::now() + CONNECT_TIMEOUT);
