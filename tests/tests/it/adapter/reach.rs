@@ -62,9 +62,12 @@ async fn black_holed_address_fails_at_the_bound_of_the_dial() {
     while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
         queue.push(stream);
     }
-    let design = Design::new()
-        .mesh("one", CONFIG_MAP, &[], &config_map(&namespace))
-        .mesh("two", CONFIG_MAP, &[], &config_map(&namespace));
+    let design = Design::new().mesh("one", CONFIG_MAP, &[], &config_map(&namespace)).mesh(
+        "two",
+        CONFIG_MAP,
+        &[],
+        &config_map(&namespace),
+    );
     let began = Instant::now();
     let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
     let took = began.elapsed();
