@@ -178,8 +178,8 @@ impl Adapter {
                 line.channel = Some(channel.clone());
                 return Ok(channel);
             }
-            Ok(Err(error)) => crate::cluster::innermost(&error),
-            Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+            Ok(Err(error)) => why_no_connection(&error),
+            Err(_) => no_answer(),
         };
         line.rest = Some((Instant::now() + REST, why.clone()));
         Err(unreachable(why))
@@ -268,7 +268,7 @@ impl Adapter {
     fn judge(&self, status: &Status, call: &Call<'_>) -> Error {
         let address = self.address.clone();
         if was_not_sent(status) {
-            return Error::Unreachable { address, why: crate::cluster::innermost(status) };
+            return Error::Unreachable { address, why: why_no_connection(status) };
         }
         let why = match status.message() {
             "" => "it gave no reason".to_owned(),
@@ -293,6 +293,24 @@ impl Call<'_> {
         let all = of_kubeconfigs.chain([Secrets::of_declaration(self.declaration)]);
         all.fold(text.to_owned(), |text, secrets| secrets.mask(&text))
     }
+}
+
+fn no_answer() -> String {
+    format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())
+}
+
+/// Why a dial failed, in words that say so.
+fn why_no_connection(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        let timed_out =
+            error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut);
+        if timed_out || error.is::<tokio::time::error::Elapsed>() {
+            return no_answer();
+        }
+        source = error.source();
+    }
+    crate::cluster::innermost(error)
 }
 
 /// Whether no connection took the request, so that the adapter cannot have seen it.

@@ -8,8 +8,11 @@ mod wire;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, api::PostParams};
 use switchyard_proto::v1::{
     AdapterProtocol, Operation, PlanRequest, Registry, RunOptions, StepResult, TargetResult, target_result::Target,
 };
@@ -30,10 +33,13 @@ const MESH: (&str, &str) = ("mesh.example/v1", "Mesh");
 /// A namespace of the same name on both clusters.
 async fn namespace(test: &str) -> String {
     let world = Pair::shared().await.world;
-    let name = world.east().namespace_for(test).await.unwrap();
-    let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
-    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.west().client().await.unwrap());
-    api.create(&Default::default(), &namespace).await.unwrap();
+    let name = world.east().namespace_for(test).await.expect("east takes a namespace");
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    let api = Api::<Namespace>::all(world.west().client().await.expect("west answers"));
+    api.create(&PostParams::default(), &namespace).await.expect("west takes a namespace");
     name
 }
 
@@ -77,16 +83,16 @@ fn of(adapter: &Adapter) -> Registry {
 /// An adapter with these knobs turned.
 async fn adapter(knobs: &[&str]) -> Adapter {
     let prepared = knobs.iter().fold(Adapter::prepare(), |prepared, knob| prepared.knob(knob));
-    prepared.start().await.unwrap()
+    prepared.start().await.expect("the adapter starts")
 }
 
 async fn run(request: PlanRequest) -> Outcome {
-    Pair::shared().await.client().await.run(request, vec![]).await.unwrap()
+    Pair::shared().await.client().await.run(request, vec![]).await.expect("the run is told to its end")
 }
 
 /// What was said of the adapter's own work on a component.
 fn by_adapter<'a>(outcome: &'a Outcome, component: &str) -> &'a TargetResult {
-    let result = outcome.result(component).unwrap();
+    let result = outcome.result(component).expect("every component has a result");
     let own = |target: &&TargetResult| matches!(target.target, Some(Target::AdapterAddress(_)));
     result.targets.iter().find(own).unwrap_or_else(|| panic!("no target with an address: {result:#?}"))
 }
@@ -98,7 +104,8 @@ fn failure(outcome: &Outcome, component: &str) -> (String, String) {
 }
 
 async fn get(cluster: &Cluster, namespace: &str, name: &str) -> Option<ConfigMap> {
-    Api::namespaced(cluster.client().await.unwrap(), namespace).get_opt(name).await.unwrap()
+    let client = cluster.client().await.expect("the cluster answers");
+    Api::namespaced(client, namespace).get_opt(name).await.expect("the cluster answers")
 }
 
 /// What was seen on each cluster after the adapter's work.

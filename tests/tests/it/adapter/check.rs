@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{design::Design, pair::Pair};
 
-fn routes_and_web(namespace: &str) -> Design {
+fn routes_and_front(namespace: &str) -> Design {
     Design::new()
         .mesh("routes", CONFIG_MAP, &[], &config_map(namespace))
-        .config_map("web", namespace, &["routes"])
+        .config_map("front", namespace, &["routes"])
         .config_map("aside", namespace, &[])
 }
 
@@ -22,10 +22,10 @@ fn routes_and_web(namespace: &str) -> Design {
 async fn ok_with_nothing_done_is_indeterminate() {
     let namespace = namespace("ok-nothing").await;
     let adapter = adapter(&["--ok-nothing"]).await;
-    let outcome = run(deploy(&routes_and_web(&namespace), of(&adapter))).await;
+    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
     let outcomes = outcome.outcomes();
     assert_eq!(
-        (outcomes["routes"], outcomes["web"], outcomes["aside"]),
+        (outcomes["routes"], outcomes["front"], outcomes["aside"]),
         (Outcome::Indeterminate, Outcome::Withheld, Outcome::Succeeded)
     );
     let (_, message) = failure(&outcome, "routes");
@@ -38,9 +38,9 @@ async fn ok_with_nothing_done_is_indeterminate() {
 async fn failure_without_a_word_says_what_each_cluster_holds() {
     let namespace = namespace("fail-empty").await;
     let adapter = adapter(&["--fail-empty"]).await;
-    let outcome = run(deploy(&routes_and_web(&namespace), of(&adapter))).await;
+    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
-    assert_eq!(outcome.outcomes()["web"], Outcome::Withheld);
+    assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (reason, message) = failure(&outcome, "routes");
     assert_eq!(reason, "ADAPTER_FAILED");
     for part in [&adapter.address().to_string(), "no reason", "east holds it", "west does not hold it"] {
@@ -57,9 +57,9 @@ async fn what_an_adapter_writes_after_the_deadline_is_indeterminate() {
     let pair = Pair::shared().await;
     let namespace = namespace("late").await;
     let adapter = adapter(&["--write-late=4s"]).await;
-    let outcome = run(within(deploy(&routes_and_web(&namespace), of(&adapter)), 2)).await;
+    let outcome = run(within(deploy(&routes_and_front(&namespace), of(&adapter)), 2)).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
-    assert_eq!(outcome.outcomes()["web"], Outcome::Withheld);
+    assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (reason, message) = failure(&outcome, "routes");
     assert_eq!(reason, "ADAPTER_TIMEOUT");
     assert!(message.contains("may still act"), "{message}");
@@ -75,7 +75,7 @@ async fn what_an_adapter_writes_after_the_deadline_is_indeterminate() {
 async fn adapter_that_dies_after_the_work_is_judged_by_what_is_there() {
     let namespace = namespace("dies-after").await;
     let adapter = adapter(&["--die-mid-call"]).await;
-    let outcome = run(deploy(&routes_and_web(&namespace), of(&adapter))).await;
+    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     let target = by_adapter(&outcome, "routes");
     assert!(target.warnings.iter().any(|warning| warning.contains("gave no answer")), "{target:#?}");
@@ -87,9 +87,9 @@ async fn adapter_that_dies_after_the_work_is_judged_by_what_is_there() {
 async fn adapter_that_dies_before_the_work_is_indeterminate_and_not_asked_again() {
     let namespace = namespace("dies-before").await;
     let adapter = adapter(&["--ok-nothing", "--die-mid-call"]).await;
-    let outcome = run(deploy(&routes_and_web(&namespace), of(&adapter))).await;
+    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
-    assert_eq!(outcome.outcomes()["web"], Outcome::Withheld);
+    assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("may have acted") && message.contains(&adapter.address().to_string()), "{message}");
     assert_eq!(adapter.calls().len(), 1);
@@ -115,7 +115,7 @@ async fn component_that_no_cluster_knows_is_acknowledged_with_a_warning() {
 async fn removal_that_left_the_object_failed() {
     let namespace = namespace("kept").await;
     let adapter = adapter(&["--keep-on-delete"]).await;
-    let request = deploy(&routes_and_web(&namespace), of(&adapter));
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
     assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
     let outcome = run(undeploy(&request)).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
@@ -150,7 +150,7 @@ async fn object_without_the_designs_mark_proves_nothing() {
     let direct = switchyard_tests::client::deploy(other.text(), &["east", "west"]);
     assert_eq!(run(direct).await.verdict(), Verdict::Succeeded);
     let adapter = adapter(&["--ok-nothing"]).await;
-    let outcome = run(deploy(&routes_and_web(&namespace), of(&adapter))).await;
+    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("without the design's mark"), "{message}");

@@ -20,12 +20,12 @@ const ADAPTER: &str = "reference-adapter";
 
 /// Names of the ConfigMaps that were written in a namespace, in order, and by whom; only what was accepted.
 fn writes(cluster: &Cluster, namespace: &str, verbs: &[&str]) -> Vec<(String, bool)> {
-    let events = cluster.audit().unwrap().into_iter();
+    let events = cluster.audit().expect("the audit log can be read").into_iter();
     let written = events.filter(|event| {
         event.is_about("configmaps", namespace) && verbs.contains(&event.verb.as_str()) && event.code() < 300
     });
     written
-        .map(|event| (event.object.unwrap().name, event.user_agent.starts_with(ADAPTER)))
+        .filter_map(|event| Some((event.object?.name, event.user_agent.starts_with(ADAPTER))))
         .filter(|(name, _)| name != "kube-root-ca.crt")
         .collect()
 }
@@ -37,7 +37,7 @@ async fn mixed_design_goes_up_on_both_clusters_and_down_again_in_the_inverse_ord
     let namespace = namespace("mixed").await;
     let adapter = super::adapter(&["--slow=200ms"]).await;
     let design = Design::new()
-        .config_map("web", &namespace, &["routes"])
+        .config_map("front", &namespace, &["routes"])
         .mesh("routes", CONFIG_MAP, &["base"], &config_map(&namespace))
         .config_map("base", &namespace, &[]);
     let request = deploy(&design, of(&adapter));
@@ -54,7 +54,7 @@ async fn mixed_design_goes_up_on_both_clusters_and_down_again_in_the_inverse_ord
         assert_eq!(object.metadata.labels.unwrap()["design.meshery.io/id"], design.id());
         assert_eq!(
             writes(cluster, &namespace, &["create", "patch", "update"]),
-            [by("base", false), by("routes", true), by("web", false)],
+            [by("base", false), by("routes", true), by("front", false)],
             "on {}",
             cluster.name()
         );
@@ -66,7 +66,7 @@ async fn mixed_design_goes_up_on_both_clusters_and_down_again_in_the_inverse_ord
     for cluster in [pair.world.east(), pair.world.west()] {
         assert_eq!(
             writes(cluster, &namespace, &["delete"]),
-            [by("web", false), by("routes", true), by("base", false)],
+            [by("front", false), by("routes", true), by("base", false)],
             "on {}",
             cluster.name()
         );
