@@ -100,7 +100,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let tls = adapter_tls(adapter_ca.as_deref(), adapter_cert.as_deref().zip(adapter_key.as_deref()))?;
     let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs).map_err(|error| {
         let path = kubeconfig.as_deref().unwrap_or(Path::new(""));
-        program::Error::usage(format!("the kubeconfig {} cannot be read: {error}", path.display()))
+        program::Error::usage(format!("{}: {error}", path.display()))
     })?;
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {

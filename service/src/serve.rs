@@ -187,6 +187,8 @@ impl Server {
 fn reflection<'a>(services: &[&'static str]) -> tonic_reflection::server::Builder<'a> {
     let builder = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(switchyard_proto::FILE_DESCRIPTOR_SET)
+        // The details of our statuses: grpcurl shows what it can look up.
+        .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .with_service_name("grpc.health.v1.Health")
         .with_service_name("grpc.reflection.v1.ServerReflection")

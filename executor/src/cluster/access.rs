@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ pub(crate) enum Error {
     Empty,
     #[error("the kubeconfig has {0} bytes, more than the {MAX_KUBECONFIG} that are read")]
     TooLarge(usize),
-    #[error("the kubeconfig is not readable YAML: {0}")]
+    #[error("the kubeconfig cannot be read: {0}")]
     Unreadable(String),
     #[error(
         "{what} `{name}` of the kubeconfig sets `{key}`, which {does}; a kubeconfig in a request must hold plain data only"
@@ -81,11 +81,8 @@ pub(crate) struct Access {
 
 impl Access {
     /// Reads the executor's own kubeconfig, if it has one.
-    pub(crate) fn new(
-        own: Option<&Path>,
-        deny_request_kubeconfigs: bool,
-    ) -> Result<Self, kube::config::KubeconfigError> {
-        Ok(Self { own: own.map(Kubeconfig::read_from).transpose()?, deny_request_kubeconfigs })
+    pub(crate) fn new(own: Option<&Path>, deny_request_kubeconfigs: bool) -> Result<Self, Error> {
+        Ok(Self { own: own.map(read_own).transpose()?, deny_request_kubeconfigs })
     }
 
     /// The configuration for the cluster that the plan calls `name`.
@@ -155,6 +152,26 @@ impl Access {
     }
 }
 
+/// Reads the executor's own kubeconfig. kube resolves what paths in it are relative to, but quotes lines of a file that does
+/// not parse; those may hold a token.
+fn read_own(path: &Path) -> Result<Kubeconfig, Error> {
+    Kubeconfig::read_from(path).map_err(|error| {
+        Error::Unreadable(match error {
+            KubeconfigError::ReadConfig(error, _) => error.to_string(),
+            KubeconfigError::Parse(error) => unparsed(&error),
+            _ => "it is not a kubeconfig".into(),
+        })
+    })
+}
+
+/// That and where a text does not parse, without its text.
+fn unparsed(error: &serde_saphyr::Error) -> String {
+    match error.location() {
+        Some(at) => format!("it does not parse at line {}, column {}", at.line(), at.column()),
+        None => "it does not parse".into(),
+    }
+}
+
 /// Reads a kubeconfig that came in a request, and refuses what is more than data.
 fn parse(text: &str) -> Result<Kubeconfig, Error> {
     if text.trim().is_empty() {
@@ -165,15 +182,8 @@ fn parse(text: &str) -> Result<Kubeconfig, Error> {
     }
     // Snippets would show lines of the file, keys and tokens among them.
     let options = serde_saphyr::options! { with_snippet: false };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place =
-            error.location().map_or_else(String::new, |at| format!("line {}, column {}", at.line(), at.column()));
-        Error::Unreadable(if place.is_empty() {
-            "it does not parse".into()
-        } else {
-            format!("it does not parse at {place}")
-        })
-    })?;
+    let value: Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| Error::Unreadable(unparsed(&error)))?;
     for (list, entry, what, keys) in
         [("users", "user", "user", USER_KEYS.as_slice()), ("clusters", "cluster", "cluster", CLUSTER_KEYS.as_slice())]
     {
@@ -302,6 +312,16 @@ mod tests {
     async fn name_without_access_is_refused_and_says_what_there_is() {
         let error = Access::default().config("east", &Source::Name).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("no access to `east` was sent"), "{error}");
+    }
+
+    #[test]
+    fn own_kubeconfig_that_does_not_parse_is_not_quoted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "users: [{token: canary-7f1\n").unwrap();
+        let error = Access::new(Some(file.path()), false).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("does not parse at line") && !error.contains("canary-7f1"), "{error}");
+        let missing = Access::new(Some(Path::new("/does/not/exist")), false).map(|_| ()).unwrap_err().to_string();
+        assert!(missing.contains("No such file"), "{missing}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::{Cluster, Target, discovery};
+use super::{Cluster, Target, discovery, object::Condition};
 use crate::verdict::{Failure, Reason, Unanswered};
 
 const KIND: &str = "CustomResourceDefinition";
@@ -65,15 +65,6 @@ struct Status {
     /// Null in the first moments of a definition.
     #[serde(deserialize_with = "super::null_as_default")]
     conditions: Vec<Condition>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    message: String,
 }
 
 impl Definition {

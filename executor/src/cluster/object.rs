@@ -55,6 +55,16 @@ pub(crate) struct Metadata {
     pub(crate) owner_references: Vec<serde_json::Value>,
 }
 
+/// One of the conditions that an object says it is in.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) message: String,
+}
+
 /// An object of which only the metadata is looked at.
 #[derive(Deserialize)]
 pub(crate) struct Bare {

@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::{
     Change, Cluster, contents, definition,
     discovery::Resource,
-    object::{self, Found, METADATA_ONLY, Metadata},
+    object::{self, Condition, Found, METADATA_ONLY, Metadata},
     warnings,
 };
 use crate::verdict::{self, Failure, Reason, Subject, Verdict};
@@ -65,15 +65,6 @@ struct Object {
 #[serde(default)]
 struct Status {
     conditions: Vec<Condition>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    message: String,
 }
 
 /// Removes the object. `accepted` is called once the DELETE was accepted and only waiting is left.

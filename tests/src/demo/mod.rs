@@ -1,6 +1,6 @@
 //! `cargo demo`: a whole deployment before one's eyes, on clusters that exist for as long as it runs.
 //!
-//! [`World`](world::World) is what runs, [`show`](show) what there is to see, in the order of this module's list.
+//! `World` is what runs, `show` what there is to see, each chapter in a module of its own.
 
 use std::{
     io::{self, IsTerminal as _},

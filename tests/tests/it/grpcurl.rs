@@ -59,3 +59,22 @@ async fn both_services_tell_what_they_are_and_how_they_are() {
         assert!(answer(Command::new(&grpcurl).args(health), "").contains("SERVING"));
     }
 }
+
+/// An engineer who debugs reads the violations and not their encoding.
+#[tokio::test]
+async fn the_details_of_a_refusal_are_readable() {
+    let pair = Pair::shared().await;
+    let grpcurl = grpcurl().await;
+    let design = Design::new().config_map("lonely", "default", &["nobody"]);
+    let request = serde_json::json!({"design": {"document": design.text()}, "clusters": ["east"]}).to_string();
+    let address = pair.planner.address().to_string();
+    let output = Command::new(&grpcurl)
+        .args(["-plaintext", "-d", &request, &address, "switchyard.v1.PlannerService/Plan"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    for wanted in ["DESIGN_INVALID", "google.rpc.BadRequest", "nobody", "components[0].metadata.dependsOn"] {
+        assert!(said.contains(wanted), "{wanted} is not shown:\n{said}");
+    }
+    assert!(!said.contains("not recognized"), "{said}");
+}

@@ -1,5 +1,7 @@
 //! Tests of the whole, against a real control plane.
 
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod adapter;
 mod demo;
 mod deploy;
