@@ -36,10 +36,14 @@ pub(crate) async fn show(world: &World, trace_id: &str, plan: &PlanParts, screen
     Ok(())
 }
 
-/// Tells whether everything has arrived: the calls, which end last, and below each write what the API server did.
+/// Tells whether everything has arrived: the calls, which end last, and below each write what the API server did, down to etcd
+/// if the write was let through. etcd's spans come last of all.
 fn is_whole(trace: &Trace, steps: usize, with_servers: bool) -> bool {
     let calls = ["Plan", "Execute"].iter().all(|call| trace.spans.iter().any(|span| span.name.ends_with(call)));
     let writes: Vec<&Span> = trace.spans.iter().filter(|span| tree::is_write(span)).collect();
-    let served = |write: &&Span| trace.children(&write.id).next().is_some();
+    let served = |write: &&Span| {
+        let stored = || trace.of("etcd").any(|span| trace.is_below(span, write));
+        trace.children(&write.id).next().is_some() && (!tree::was_let_through(write) || stored())
+    };
     calls && (steps == 0 || !writes.is_empty()) && (!with_servers || writes.iter().all(served))
 }

@@ -24,6 +24,11 @@ pub(crate) fn is_write(span: &Span) -> bool {
     is_ours(span) && span.name.starts_with("PATCH")
 }
 
+/// Tells whether the API server stored what a write brought.
+pub(crate) fn was_let_through(write: &Span) -> bool {
+    write.attribute(STATUS) == Some("201")
+}
+
 fn is_read(span: &Span) -> bool {
     is_ours(span) && span.name.starts_with("GET")
 }
@@ -39,7 +44,7 @@ pub(crate) fn draw(trace: &Trace, screen: &Screen) -> String {
         below.entry(span.parent.as_deref().unwrap_or_default()).or_default().push(span);
     }
     // Creating an object takes the API server down to etcd, so the first write that it let through is the one to show.
-    let example = trace.spans.iter().find(|span| is_write(span) && span.attribute(STATUS) == Some("201"));
+    let example = trace.spans.iter().find(|span| is_write(span) && was_let_through(span));
     let mut tree = Tree { below, example: example.map(|span| span.id.as_str()), screen, lines: Vec::new() };
     let roots: Vec<&Span> = trace.roots().collect();
     for root in roots {

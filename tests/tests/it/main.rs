@@ -9,6 +9,7 @@ mod design;
 mod dry_run;
 mod faults;
 mod grpcurl;
+mod manifests;
 mod pair;
 mod readme;
 mod sandbox;
