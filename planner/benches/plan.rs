@@ -110,19 +110,29 @@ fn peak() -> usize {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or_default()
 }
 
-fn memory() {
+/// The time this thread has had on a processor. Unlike time on the wall, it says the same on a busy machine.
+fn processor() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
+}
+
+fn once(filter: &str) {
     let registry = Registry::builtin();
     for (format, write) in [("json", json as fn(Shape, usize) -> String), ("yaml", yaml)] {
         for size in SIZES {
             for (name, shape) in SHAPES {
+                if !format!("{format}/{name}/{size}").contains(filter) {
+                    continue;
+                }
                 let text = write(shape, size);
                 let _ = fs::write("/proc/self/clear_refs", "5");
-                let before = peak();
+                let (before, start) = (peak(), processor());
                 let made = parts(&text, &registry);
-                let used = peak().saturating_sub(before);
+                let (used, took) = (peak().saturating_sub(before), processor().saturating_sub(start));
                 let document = text.len() >> 10;
                 println!(
-                    "memory {format}/{name}/{size}: {used} KiB beside a document of {document} KiB: {:.1} times",
+                    "once {format}/{name}/{size}: {took:?} of a processor, {used} KiB beside a document of {document} KiB: \
+                     {:.1} times",
                     used as f64 / document as f64
                 );
                 drop(black_box(made));
@@ -133,8 +143,9 @@ fn memory() {
 
 fn main() {
     // What the allocator keeps of one size is there for the next, so the sizes come in ascending order.
-    if !std::env::args().any(|arg| arg == "--list" || arg == "--test") {
-        memory();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if !args.iter().any(|arg| matches!(arg.as_str(), "--list" | "--test" | "--profile-time")) {
+        once(args.iter().find(|arg| !arg.starts_with('-')).map_or("", String::as_str));
     }
     let mut criterion = Criterion::default().configure_from_args();
     planning(&mut criterion);

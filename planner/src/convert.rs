@@ -12,7 +12,7 @@ use crate::document::{Limits, Node};
 use crate::manifest;
 use crate::plan::{Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
 use crate::problem::{Problem, quoted};
-use crate::registry::{Chart, Form, Protocol, Registrant};
+use crate::registry::{Chart, Form, Protocol};
 use crate::route::Route;
 
 /// Something that is wrong with a request apart from its design.
@@ -226,7 +226,8 @@ fn step(step: Step, clusters: &[String]) -> v1::PlanStep {
         api_version,
         model,
         model_version,
-        registrant: Registrant { name: registrant, kind: registrant_kind, .. },
+        registrant,
+        registrant_kind,
         depends_on,
         runs_after,
         wave,

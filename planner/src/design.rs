@@ -14,10 +14,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::document::{At, Map, Node, Path, Value};
+use crate::document::{At, Map, Node, Path, Text, Value};
 use crate::problem::{Kind, Problem, Subject};
-
-pub use keys::tidy;
 
 /// What a design says.
 pub struct Design<'t> {
@@ -225,7 +223,9 @@ impl fmt::Debug for Component<'_> {
 /// The generation follows the shape first: a list of `components` is current, a map of `services` is legacy.
 /// `schemaVersion` only decides when both or neither are there. (Meshery goes by `schemaVersion` alone and reads a current
 /// design without one as an empty legacy design.)
-pub fn read<'t>(root: Node<'t>, problems: &mut Vec<Problem>) -> Option<Design<'t>> {
+///
+/// `text` is what the tree was read from, if it was: whether it can hold a reference is seen faster there.
+pub fn read<'t>(root: Node<'t>, text: Option<&Text<'t>>, problems: &mut Vec<Problem>) -> Option<Design<'t>> {
     let Value::Map(map) = &root.value else {
         problems.push(not_a_design(&root));
         return None;
@@ -244,7 +244,10 @@ pub fn read<'t>(root: Node<'t>, problems: &mut Vec<Problem>) -> Option<Design<'t
             return None;
         }
     };
-    let references = reference::References::collect(&root, !current);
+    let references = match text.is_some_and(reference::is_without) {
+        true => reference::References::default(),
+        false => reference::References::collect(&root, !current),
+    };
     let Value::Map(map) = root.value else { return None };
     Some(if current {
         current::read(map, &references, problems)

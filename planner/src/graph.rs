@@ -7,12 +7,14 @@ mod names;
 
 pub use implicit::{Candidate, accept};
 pub(crate) use names::nearest;
-pub use names::{Carrier, Names, NearMisses, Resolution};
+pub use names::{Names, NearMisses, Resolution};
 
 /// For every component, those that come before it: sorted, each once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
-    before: Vec<Vec<u32>>,
+    /// What comes before component `n` is `before[starts[n]..starts[n + 1]]`.
+    starts: Vec<usize>,
+    before: Vec<u32>,
 }
 
 /// A cycle of declared dependencies.
@@ -38,35 +40,38 @@ impl Cycle {
 impl Graph {
     /// A graph of `size` components in which for every pair the first comes before the second.
     pub fn new(size: usize, edges: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let mut before = vec![Vec::new(); size];
-        for (first, second) in edges {
-            before[second as usize].push(first);
+        let mut edges: Vec<(u32, u32)> = edges.into_iter().map(|(first, second)| (second, first)).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let mut starts = vec![0; size + 1];
+        for &(second, _) in &edges {
+            starts[second as usize + 1] += 1;
         }
-        for list in &mut before {
-            list.sort_unstable();
-            list.dedup();
+        for index in 0..size {
+            starts[index + 1] += starts[index];
         }
-        Self { before }
+        Self { starts, before: edges.into_iter().map(|(_, first)| first).collect() }
     }
 
     /// How many components there are.
     pub fn len(&self) -> usize {
-        self.before.len()
+        self.starts.len() - 1
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.before.is_empty()
+        self.len() == 0
     }
 
     /// What comes before a component.
     pub fn before(&self, component: u32) -> &[u32] {
-        &self.before[component as usize]
+        let component = component as usize;
+        &self.before[self.starts[component]..self.starts[component + 1]]
     }
 
     /// Every pair of which the first comes before the second.
     pub fn edges(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.before.iter().zip(0..).flat_map(|(list, second)| list.iter().map(move |&first| (first, second)))
+        (0..self.len() as u32).flat_map(|second| self.before(second).iter().map(move |&first| (first, second)))
     }
 
     /// The same components with every edge turned round.
@@ -122,7 +127,7 @@ impl Graph {
     /// For every component the length of the longest chain that leads to it. Only for graphs without a cycle.
     pub fn waves(&self) -> Vec<u32> {
         let after = self.reversed();
-        let mut waiting: Vec<usize> = self.before.iter().map(Vec::len).collect();
+        let mut waiting: Vec<usize> = self.starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mut waves = vec![0; self.len()];
         let mut ready: Vec<u32> = (0..self.len() as u32).filter(|&c| waiting[c as usize] == 0).collect();
         let mut next = 0;

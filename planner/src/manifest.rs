@@ -11,21 +11,23 @@ pub use clean::{Cleaned, clean};
 pub use marks::Marks;
 pub use name::{Chosen, choose, is_label};
 
+use std::borrow::Cow;
+
 use crate::design::{Component, Position};
 use crate::document::{At, Map, Node, Value, map_to_json};
 
 /// What makes two objects the same object (D15): the API version plays no part, and neither does the namespace of kinds
 /// that are known to have none.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Identity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity<'a> {
     /// The API group; empty for the core group.
-    pub group: String,
+    pub group: &'a str,
     /// The kind.
-    pub kind: String,
+    pub kind: &'a str,
     /// The namespace; empty for a cluster-scoped kind.
-    pub namespace: String,
+    pub namespace: &'a str,
     /// The object's name.
-    pub name: String,
+    pub name: &'a str,
 }
 
 /// The API group of an apiVersion; empty for the core group.
@@ -33,64 +35,63 @@ pub fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Kinds of Kubernetes itself that have no namespace. The planner sees no cluster, so it knows no others; the executor asks
-/// each cluster. Sorted.
-const CLUSTER_SCOPED: [(&str, &str); 24] = [
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-    ("gateway.networking.k8s.io", "GatewayClass"),
-    ("networking.k8s.io", "IPAddress"),
-    ("networking.k8s.io", "IngressClass"),
-    ("networking.k8s.io", "ServiceCIDR"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "VolumeAttachment"),
-];
-
-/// Whether a kind is one of Kubernetes' own without a namespace.
+/// Whether a kind is one of Kubernetes' own without a namespace. The planner sees no cluster, so it knows no others; the
+/// executor asks each cluster.
 pub fn is_cluster_scoped(group: &str, kind: &str) -> bool {
-    CLUSTER_SCOPED.binary_search(&(group, kind)).is_ok()
+    match group {
+        "" => matches!(kind, "Namespace" | "Node" | "PersistentVolume"),
+        "admissionregistration.k8s.io" => matches!(
+            kind,
+            "MutatingWebhookConfiguration"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "ValidatingWebhookConfiguration"
+        ),
+        "apiextensions.k8s.io" => matches!(kind, "CustomResourceDefinition"),
+        "apiregistration.k8s.io" => matches!(kind, "APIService"),
+        "certificates.k8s.io" => matches!(kind, "CertificateSigningRequest"),
+        "flowcontrol.apiserver.k8s.io" => matches!(kind, "FlowSchema" | "PriorityLevelConfiguration"),
+        "gateway.networking.k8s.io" => matches!(kind, "GatewayClass"),
+        "networking.k8s.io" => matches!(kind, "IPAddress" | "IngressClass" | "ServiceCIDR"),
+        "node.k8s.io" => matches!(kind, "RuntimeClass"),
+        "rbac.authorization.k8s.io" => matches!(kind, "ClusterRole" | "ClusterRoleBinding"),
+        "scheduling.k8s.io" => matches!(kind, "PriorityClass"),
+        "storage.k8s.io" => matches!(kind, "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment"),
+        _ => false,
+    }
 }
 
 /// The namespace that a component's configuration gives, when it gives one.
-pub fn namespace<'c>(component: &'c Component<'_>) -> Option<&'c str> {
-    let namespace = component.configuration.get("metadata")?.get(&["namespace"])?;
-    namespace.as_str().filter(|namespace| !namespace.is_empty())
+pub fn namespace<'t>(component: &Component<'t>) -> Option<Cow<'t, str>> {
+    match &component.configuration.get("metadata")?.get(&["namespace"])?.value {
+        Value::String(namespace) if !namespace.is_empty() => Some(namespace.clone()),
+        _ => None,
+    }
 }
 
 /// The object of a component on the direct path, as JSON. The component is used up.
 ///
 /// The namespace is written out, the default one too, except for kinds known to have none; what other kinds have only the
 /// cluster knows, and the executor drops what does not belong.
-pub fn object(component: Component<'_>, name: &str, namespace: Option<&str>, marks: &Marks) -> String {
+pub fn object<'a>(
+    component: Component<'a>,
+    name: Cow<'a, str>,
+    namespace: Option<Cow<'a, str>>,
+    marks: &'a Marks,
+) -> String {
     let Component { api_version, kind, mut configuration, id, .. } = component;
     let given = configuration.remove("metadata").map(|node| node.value);
-    let mut metadata = Map::default();
-    metadata.set("name", Node::string(At::START, name.to_owned()));
+    let mut metadata = Map::with_capacity(6);
+    metadata.set("name", Node::string(At::START, name));
     if let Some(namespace) = namespace {
-        metadata.set("namespace", Node::string(At::START, namespace.to_owned()));
+        metadata.set("namespace", Node::string(At::START, namespace));
     }
     if let Some(Value::Map(given)) = given {
         let rest = given.0.into_iter().filter(|entry| !matches!(entry.key.as_ref(), "name" | "namespace"));
         metadata.0.extend(rest);
     }
-    marks.put(&mut metadata, &id);
-    let mut object = Map::default();
+    marks.put(&mut metadata, id);
+    let mut object = Map::with_capacity(configuration.0.len() + 3);
     object.set("apiVersion", Node::string(At::START, api_version));
     object.set("kind", Node::string(At::START, kind));
     object.set("metadata", Node::new(At::START, Value::Map(metadata)));
@@ -100,10 +101,10 @@ pub fn object(component: Component<'_>, name: &str, namespace: Option<&str>, mar
 
 /// What an adapter gets: the component in the shape of the current generation, with marks, as JSON. The component is used
 /// up. Legacy components are converted as Meshery does it; traits that are no drawing are kept beside.
-pub fn declaration(component: Component<'_>, marks: &Marks) -> String {
+pub fn declaration<'a>(component: Component<'a>, marks: &'a Marks) -> String {
     let Component { position, id, name, kind, api_version, model, model_version, mut configuration, rest, .. } =
         component;
-    marks.put(configuration.map_mut("metadata"), &id);
+    marks.put(configuration.map_mut("metadata"), id.clone());
     let configuration = Node::new(At::START, Value::Map(configuration));
     let text = |text| Node::string(At::START, text);
     let mut map = match position {
@@ -136,8 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cluster_scoped_kinds_can_be_searched() {
-        assert!(CLUSTER_SCOPED.is_sorted());
+    fn a_kind_belongs_to_its_group() {
         assert!(is_cluster_scoped("", "Namespace"));
         assert!(!is_cluster_scoped("apps", "Namespace"));
     }

@@ -12,7 +12,7 @@ use crate::design::{self, Design};
 use crate::document::{self, At, Limits, Node, Text, Value};
 use crate::manifest::Marks;
 use crate::problem::{self, Problem};
-use crate::registry::{Chart, Layers, Registrant};
+use crate::registry::{Chart, Layers};
 use crate::route::{Route, Unusable};
 
 /// Direction of a run.
@@ -155,8 +155,10 @@ pub struct Step {
     pub model: String,
     /// The model's version.
     pub model_version: String,
-    /// Who stands behind the model.
-    pub registrant: Registrant,
+    /// Who stands behind the model, by name.
+    pub registrant: String,
+    /// That registrant's kind.
+    pub registrant_kind: String,
     /// Ids of steps that must have succeeded before.
     pub depends_on: Vec<String>,
     /// Ids of steps that must have ended before.
@@ -257,7 +259,7 @@ fn planned(
     wishes: Wishes,
     registries: Layers<'_>,
 ) -> Result<Plan, Refusal> {
-    let design = node.and_then(|node| design::read(node, &mut problems));
+    let design = node.and_then(|node| design::read(node, text.as_ref(), &mut problems));
     let refused = |mut problems: Vec<Problem>, addresses| {
         problem::settle(&mut problems, text.as_ref());
         Err(Refusal::Design { problems, addresses })

@@ -6,7 +6,7 @@ use super::fields::{Reader, first};
 use super::reference::References;
 use super::{Component, Design, Field, Ignored, Places, Position, derived_id, is_no_id};
 use crate::document::{At, Map, Node, Path, Value};
-use crate::problem::{Kind, Problem, Subject};
+use crate::problem::{Kind, Problem};
 
 pub(super) fn read<'t>(mut map: Map<'t>, references: &References, problems: &mut Vec<Problem>) -> Design<'t> {
     let components = map.remove("components");
@@ -64,8 +64,7 @@ fn component<'t>(
         id if is_no_id(&id) => Cow::Owned(derived_id(design, &position.path().to_string())),
         id => id,
     };
-    let subject = Subject { id: id.to_string(), name: plain("displayName").to_string() };
-    let mut reader = Reader { references, subject, problems };
+    let mut reader = Reader { references, id: id.clone(), name: plain("displayName"), problems };
 
     // Only the types are of interest; the values were needed above, to name the component.
     reader.text(map.get("id"), || position.field(Field::Id));
@@ -112,7 +111,8 @@ fn component<'t>(
         (Map::default(), Map::default())
     } else {
         let mut configuration = reader.map(configuration, || position.field(Field::Configuration));
-        resolve(&mut reader, &mut configuration, &position.field(Field::Configuration));
+        resolve(&mut reader, &mut configuration, || position.field(Field::Configuration));
+        reader.tidy(&mut configuration, &kind, || position.field(Field::Configuration));
         for model in ["model", "modelReference"] {
             forget_registrant(&mut map, model);
         }
@@ -162,10 +162,11 @@ fn forget_registrant(map: &mut Map<'_>, model: &str) {
 }
 
 /// Resolves the references in a configuration, at any depth.
-pub(super) fn resolve<'t>(reader: &mut Reader<'_>, configuration: &mut Map<'t>, path: &Path) {
+pub(super) fn resolve<'t>(reader: &mut Reader<'_>, configuration: &mut Map<'t>, path: impl FnOnce() -> Path) {
     if reader.references.is_empty() {
         return;
     }
+    let path = path();
     for entry in &mut configuration.0 {
         resolve_node(reader, &mut entry.node, &|| path.clone().key(&entry.key));
     }

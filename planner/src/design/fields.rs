@@ -3,21 +3,25 @@
 use std::borrow::Cow;
 
 use super::Dependency;
+use super::keys::{self, Clash};
 use super::reference::References;
 use crate::document::{At, Map, Node, Path, Value};
-use crate::problem::{Kind, Problem, Subject};
+use crate::problem::{Earlier, Kind, Problem, Subject};
 
 /// Where fields are read from: the component, for its problems, and the document's references.
 pub(super) struct Reader<'r> {
     pub(super) references: &'r References,
-    pub(super) subject: Subject,
+    /// The component's id and name, made a subject only when there is something to report.
+    pub(super) id: Cow<'r, str>,
+    pub(super) name: Cow<'r, str>,
     pub(super) problems: &'r mut Vec<Problem>,
 }
 
 impl Reader<'_> {
     /// Reports a problem of the component.
     pub(super) fn report(&mut self, kind: Kind, field: impl Into<String>, at: At, message: impl Into<String>) {
-        self.problems.push(Problem::new(kind, field, at, message).of(self.subject.clone()));
+        let subject = Subject { id: self.id.to_string(), name: self.name.to_string() };
+        self.problems.push(Problem::new(kind, field, at, message).of(subject));
     }
 
     /// Text, with references resolved. A number or boolean counts as its text, as it does to Meshery's YAML reader.
@@ -65,6 +69,20 @@ impl Reader<'_> {
             Some(node) => {
                 self.wrong_type(&node, path(), "a map");
                 Map::default()
+            }
+        }
+    }
+
+    /// Puts keys together that were broken up with spaces, and reports where that makes two keys one.
+    pub(super) fn tidy(&mut self, configuration: &mut Map<'_>, kind: &str, path: impl Fn() -> Path) {
+        for Clash { path: below, key, at, earlier } in keys::tidy(configuration, kind) {
+            let message = format!(
+                "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
+                crate::problem::quoted(&key)
+            );
+            self.report(Kind::DuplicateKey, path().join(&below.to_string()), at, message);
+            if let Some(problem) = self.problems.last_mut() {
+                problem.earlier = Some(Earlier { at: earlier, place: None });
             }
         }
     }

@@ -11,48 +11,73 @@ use crate::document::{At, Entry, Map, Node, Path, Value};
 
 /// Two keys of one map that are the same once their spaces are gone.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Clash {
-    /// Where the second stands, from the configuration down.
-    pub path: Vec<String>,
+pub(super) struct Clash {
+    /// Where the second would stand, from the configuration down.
+    pub(super) path: Path,
     /// The key without spaces.
-    pub key: String,
+    pub(super) key: String,
     /// Where the value of the second stands.
-    pub at: At,
+    pub(super) at: At,
     /// Where the value of the first stands.
-    pub earlier: At,
+    pub(super) earlier: At,
+}
+
+/// Where a walk stands: the way back to the configuration, made a path only when there is something to tell.
+#[derive(Clone, Copy)]
+struct Trail<'a> {
+    parent: Option<&'a Trail<'a>>,
+    key: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl Trail<'_> {
+    fn key(&self) -> Option<&str> {
+        match self.key {
+            Step::Key(key) => Some(key),
+            Step::Index(_) => None,
+        }
+    }
+
+    fn path(&self) -> Path {
+        let path = self.parent.map(Trail::path).unwrap_or_default();
+        match self.key {
+            Step::Key(key) => path.key(key),
+            Step::Index(index) => path.index(index),
+        }
+    }
 }
 
 /// Removes spaces from the keys of a configuration. Answers where that makes two keys one; the first is kept.
-pub fn tidy(configuration: &mut Map<'_>, kind: &str) -> Vec<Clash> {
+pub(super) fn tidy(configuration: &mut Map<'_>, kind: &str) -> Vec<Clash> {
     let mut clashes = Vec::new();
-    let mut path = Vec::new();
-    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), &mut path, &mut clashes);
+    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), None, &mut clashes);
     clashes
 }
 
-fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, path: &mut Vec<String>, clashes: &mut Vec<Clash>) {
+fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, clashes: &mut Vec<Clash>) {
     if map.iter().any(|entry| entry.key.contains(' ')) {
-        join_keys(map, path, clashes);
+        join_keys(map, trail, clashes);
     }
     for Entry { key, node } in &mut map.0 {
-        if !matches!(node.value, Value::Map(_) | Value::List(_)) || users_own(path, key, holds_data) {
-            continue;
+        let nested = matches!(node.value, Value::Map(_) | Value::List(_));
+        if nested && !users_own(trail.and_then(Trail::key), key, holds_data) {
+            tidy_node(node, &Trail { parent: trail, key: Step::Key(key) }, clashes);
         }
-        path.push(key.to_string());
-        tidy_node(node, path, clashes);
-        path.pop();
     }
 }
 
-fn tidy_node(node: &mut Node<'_>, path: &mut Vec<String>, clashes: &mut Vec<Clash>) {
+fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: &mut Vec<Clash>) {
     match &mut node.value {
-        Value::Map(map) => tidy_map(map, false, path, clashes),
+        Value::Map(map) => tidy_map(map, false, Some(trail), clashes),
         Value::List(list) => {
             for (index, item) in list.iter_mut().enumerate() {
                 if matches!(item.value, Value::Map(_) | Value::List(_)) {
-                    path.push(index.to_string());
-                    tidy_node(item, path, clashes);
-                    path.pop();
+                    tidy_node(item, &Trail { parent: Some(trail), key: Step::Index(index) }, clashes);
                 }
             }
         }
@@ -60,7 +85,7 @@ fn tidy_node(node: &mut Node<'_>, path: &mut Vec<String>, clashes: &mut Vec<Clas
     }
 }
 
-fn join_keys(map: &mut Map<'_>, path: &[String], clashes: &mut Vec<Clash>) {
+fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, clashes: &mut Vec<Clash>) {
     let entries = std::mem::take(&mut map.0);
     let mut seen = std::collections::HashMap::with_capacity(entries.len());
     for mut entry in entries {
@@ -68,9 +93,12 @@ fn join_keys(map: &mut Map<'_>, path: &[String], clashes: &mut Vec<Clash>) {
             entry.key = joined(&entry.key);
         }
         match seen.get(entry.key.as_ref()) {
-            Some(&earlier) => {
-                clashes.push(Clash { path: path.to_vec(), key: entry.key.into_owned(), at: entry.node.at, earlier })
-            }
+            Some(&earlier) => clashes.push(Clash {
+                path: trail.map(Trail::path).unwrap_or_default().key(&entry.key),
+                key: entry.key.into_owned(),
+                at: entry.node.at,
+                earlier,
+            }),
             None => {
                 seen.insert(entry.key.to_string(), entry.node.at);
                 map.0.push(entry);
@@ -88,25 +116,12 @@ fn joined<'t>(key: &str) -> Cow<'t, str> {
 }
 
 /// Whether the keys of the map under `key` are names that the user chose.
-fn users_own(path: &[String], key: &str, holds_data: bool) -> bool {
-    let parent = path.last().map(String::as_str);
+fn users_own(parent: Option<&str>, key: &str, holds_data: bool) -> bool {
     match key {
         "data" | "stringData" | "binaryData" => holds_data,
         "labels" | "annotations" => parent == Some("metadata"),
         "matchLabels" | "nodeSelector" => parent != Some("properties"),
         _ => false,
-    }
-}
-
-/// The path of a clash in the document, given the path of the configuration.
-impl Clash {
-    /// The path in the document.
-    pub fn path_from(&self, configuration: Path) -> Path {
-        let path = self.path.iter().fold(configuration, |path, key| match key.parse::<usize>() {
-            Ok(index) => path.index(index),
-            Err(_) => path.key(key),
-        });
-        path.key(&self.key)
     }
 }
 
@@ -150,6 +165,6 @@ mod tests {
     fn two_keys_that_become_one_are_told() {
         let (json, clashes) = tidied("Pod", r#"{"spec":{"a b":1,"ab":2}}"#);
         assert_eq!(json, r#"{"spec":{"ab":1}}"#);
-        assert_eq!(clashes[0].path_from(Path::root().key("configuration")).to_string(), "configuration.spec.ab");
+        assert_eq!(clashes[0].path.to_string(), "spec.ab");
     }
 }

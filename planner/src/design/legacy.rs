@@ -65,8 +65,7 @@ fn component<'t>(
         Some(name) if !name.is_empty() => name,
         _ => key.clone(),
     };
-    let subject = Subject { id: id.to_string(), name: name.to_string() };
-    let mut reader = Reader { references, subject, problems };
+    let mut reader = Reader { references, id: id.clone(), name: name.clone(), problems };
     let path = |key: &'static str| {
         let position = &position;
         move || position.path().key(key)
@@ -94,10 +93,10 @@ fn component<'t>(
     };
     let text = |node: Option<&Node<'t>>| node.and_then(scalar).unwrap_or_default();
     let (kind, api_version, model, model_version) = if annotation {
-        (text(map.get("type")), text(map.get("apiVersion")), text(map.get("model")), Cow::Borrowed(""))
+        (without_suffix(text(map.get("type"))), text(map.get("apiVersion")), text(map.get("model")), Cow::Borrowed(""))
     } else {
         (
-            reader.text(map.get("type"), path("type")),
+            without_suffix(reader.text(map.get("type"), path("type"))),
             reader.text(map.get("apiVersion"), path("apiVersion")),
             reader.text(first([map.get("model")]), path("model")),
             reader.text(map.get("version"), path("version")),
@@ -107,7 +106,8 @@ fn component<'t>(
         (Map::default(), Map::default())
     } else {
         let mut configuration = reader.map(map.remove("settings"), path("settings"));
-        resolve(&mut reader, &mut configuration, &position.field(Field::Configuration));
+        resolve(&mut reader, &mut configuration, || position.field(Field::Configuration));
+        reader.tidy(&mut configuration, &kind, || position.field(Field::Configuration));
         metadata(&mut reader, &mut map, &mut configuration, &position);
         let mut traits = match map.remove("traits") {
             Some(Node { value: Value::Map(traits), .. }) => traits,
@@ -121,7 +121,7 @@ fn component<'t>(
         places,
         id,
         name,
-        kind: without_suffix(kind),
+        kind,
         api_version,
         model,
         model_version,
@@ -158,7 +158,7 @@ fn metadata<'t>(reader: &mut Reader<'_>, map: &mut Map<'t>, configuration: &mut 
         let at = node.as_ref().map_or(At::START, |node| node.at);
         let mut labels = reader.map(node, || position.field(field));
         if !labels.is_empty() {
-            resolve(reader, &mut labels, &position.field(field));
+            resolve(reader, &mut labels, || position.field(field));
             parts.push((key, Node::new(at, Value::Map(labels))));
         }
     }

@@ -6,11 +6,16 @@
 
 use std::collections::HashMap;
 
-use crate::document::{Node, Value};
+use crate::document::{Node, Text, Value};
 use crate::problem::quoted;
 
 const REF: &str = "$(#ref.";
 const USE: &str = "$(#use ";
+
+/// Whether a text can hold no reference, not even one whose letters are escaped.
+pub(super) fn is_without(text: &Text<'_>) -> bool {
+    !["$(#", "\\u", "\\U", "\\x", "\\\n", "\\\r"].iter().any(|part| text.contains(part))
+}
 
 /// All references of a document, looked up.
 #[derive(Default)]
@@ -124,7 +129,7 @@ fn keys(path: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Limits, Text, read};
+    use crate::document::{Limits, read};
 
     fn resolve(document: &str, text: &str, legacy: bool) -> Option<Result<String, String>> {
         let (root, _) = read(Text::new(document), &Limits::default());
@@ -137,6 +142,14 @@ mod tests {
         let found = resolve(document, "x$(#ref.components.0.displayName)y", false);
         assert_eq!(found, Some(Ok("db".into())));
         assert_eq!(resolve(document, "$(HOME) and $(#x", false), None);
+    }
+
+    #[test]
+    fn an_escaped_reference_is_not_overlooked() {
+        for text in ["[\"$(#ref.a)\"]", "[\"\\u0024(#ref.a)\"]", "- \"\\x24(#ref.a)\"", "- \"$(\\\n  #ref.a)\""] {
+            assert!(!is_without(&Text::new(text)), "{text}");
+        }
+        assert!(is_without(&Text::new("[\"$(HOME) \\n #ref.a\"]")));
     }
 
     #[test]

@@ -129,7 +129,8 @@ impl<'t, 'l> Builder<'t, 'l> {
         let mut pairs = Vec::new();
         if keys.len() <= FEW {
             for (second, (key, _)) in keys.iter().enumerate().skip(1) {
-                if let Some(first) = keys[..second].iter().position(|(other, _)| other == key) {
+                let key: &str = key;
+                if let Some(first) = keys[..second].iter().position(|(other, _)| **other == *key) {
                     pairs.push((first, second));
                 }
             }

@@ -8,6 +8,7 @@ use super::build::{Builder, Result};
 use super::limits::Limits;
 use super::text::{At, Text};
 use super::tree::{Node, Value};
+use super::write::is_plain;
 use crate::problem::{Kind, Problem};
 
 /// Reads one JSON document.
@@ -128,17 +129,17 @@ impl<'t> Reader<'t, '_> {
 
     fn string(&mut self) -> Result<Cow<'t, str>> {
         let start = self.pos + 1;
-        let mut end = start;
-        loop {
-            match self.bytes.get(end) {
-                Some(b'"') => break,
-                Some(b'\\') => return self.escaped(start, end).map(Cow::Owned),
-                Some(0..=0x1f) => {
-                    self.pos = end;
-                    return Err(self.wrong("a line break or control character inside a string must be escaped"));
-                }
-                Some(_) => end += 1,
-                None => return Err(self.wrong("this string has no end; a double quote is missing")),
+        let plain = self.bytes[start..].iter().position(|&byte| !is_plain(byte));
+        let end = match plain.map(|length| start + length) {
+            Some(end) => end,
+            None => return Err(self.wrong("this string has no end; a double quote is missing")),
+        };
+        match self.bytes[end] {
+            b'"' => {}
+            b'\\' => return self.escaped(start, end).map(Cow::Owned),
+            _ => {
+                self.pos = end;
+                return Err(self.wrong("a line break or control character inside a string must be escaped"));
             }
         }
         self.pos = end + 1;

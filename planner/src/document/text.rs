@@ -53,6 +53,11 @@ impl<'t> Text<'t> {
         self.0.len()
     }
 
+    /// Whether the text holds a part.
+    pub fn contains(&self, part: &str) -> bool {
+        self.0.contains(part)
+    }
+
     pub(super) fn looks_like_json(self) -> bool {
         self.0.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
     }

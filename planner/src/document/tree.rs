@@ -112,6 +112,11 @@ impl Value<'_> {
 }
 
 impl<'t> Map<'t> {
+    /// An empty map with room for so many entries.
+    pub fn with_capacity(entries: usize) -> Self {
+        Self(Vec::with_capacity(entries))
+    }
+
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Node<'t>> {
         self.0.iter().find(|entry| entry.key == key).map(|entry| &entry.node)

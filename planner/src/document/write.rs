@@ -1,5 +1,7 @@
 //! The tree as JSON text. Recursion is bounded by the depth that reading allows.
 
+use std::cell::RefCell;
+
 use super::tree::{Map, Node, Value};
 
 /// The tree as compact JSON. Numbers and the order of keys are as they were read.
@@ -11,10 +13,17 @@ pub fn to_json(node: &Node<'_>) -> String {
 
 /// A map as compact JSON.
 pub fn map_to_json(map: &Map<'_>) -> String {
-    let mut out = String::with_capacity(256);
-    write_map(&mut out, map);
-    out.shrink_to_fit();
-    out
+    thread_local! {
+        // Written here first, so that what is kept has its exact size without growing step by step.
+        static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        // What one giant left behind is not kept for the life of a thread, and a secret no longer than needed.
+        scratch.clear();
+        scratch.shrink_to(1 << 20);
+        write_map(scratch, map);
+        scratch.as_str().to_owned()
+    })
 }
 
 fn write_node(out: &mut String, node: &Node<'_>) {
@@ -51,28 +60,40 @@ fn write_map(out: &mut String, map: &Map<'_>) {
     out.push('}');
 }
 
+/// Bytes that stand for themselves in a JSON string.
+const PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        plain[byte] = false;
+        byte += 1;
+    }
+    plain[b'"' as usize] = false;
+    plain[b'\\' as usize] = false;
+    plain
+};
+
+/// Whether a byte stands for itself in a JSON string.
+pub(super) fn is_plain(byte: u8) -> bool {
+    PLAIN[usize::from(byte)]
+}
+
 /// A string in quotes, escaped as JSON wants it.
 pub fn write_string(out: &mut String, text: &str) {
     out.push('"');
-    let mut plain = 0;
-    for (index, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0..=0x1f => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..index]);
-        if escape.is_empty() {
-            out.push_str(&format!("\\u{byte:04x}"));
-        } else {
-            out.push_str(escape);
+    let mut rest = text;
+    while let Some(index) = rest.bytes().position(|byte| !is_plain(byte)) {
+        out.push_str(&rest[..index]);
+        match rest.as_bytes()[index] {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            byte => out.push_str(&format!("\\u{byte:04x}")),
         }
-        plain = index + 1;
+        rest = &rest[index + 1..];
     }
-    out.push_str(&text[plain..]);
+    out.push_str(rest);
     out.push('"');
 }

@@ -21,6 +21,9 @@ const MOST_LOOKED_AT: usize = 5_000_000;
 
 /// Says of each candidate whether it is kept. `declared` has no cycle; together with what is kept it still has none.
 pub fn accept(declared: &Graph, candidates: &[Candidate]) -> Vec<bool> {
+    if candidates.is_empty() {
+        return Vec::new();
+    }
     let edges = declared.edges().chain(candidates.iter().map(|c| (c.before, c.after)));
     let knots = knots(&Graph::new(declared.len(), edges));
     let mut kept = vec![false; candidates.len()];

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-/// Who carries a name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Carrier {
-    /// The semantic components, in document order.
-    pub semantic: Vec<u32>,
-    /// Whether a drawing carries it as well.
-    pub annotation: bool,
+/// Who carries a name. Nearly always one component, so that one needs no list.
+#[derive(Debug)]
+enum Carrier {
+    Drawing,
+    One(u32),
+    Several(Vec<u32>),
 }
 
 /// What a name in a `dependsOn` means.
@@ -44,13 +43,15 @@ impl<'n> Names<'n> {
             if name.is_empty() {
                 return;
             }
-            let carrier = map.entry(name).or_default();
-            if carrier == &Carrier::default() {
+            let carrier = map.entry(name).or_insert_with(|| {
                 self.in_order.push(name);
-            }
-            match semantic {
-                Some(component) => carrier.semantic.push(component),
-                None => carrier.annotation = true,
+                Carrier::Drawing
+            });
+            let Some(component) = semantic else { return };
+            match carrier {
+                Carrier::Drawing => *carrier = Carrier::One(component),
+                Carrier::One(first) => *carrier = Carrier::Several(vec![*first, component]),
+                Carrier::Several(several) => several.push(component),
             }
         };
         if let Some(key) = key {
@@ -63,12 +64,9 @@ impl<'n> Names<'n> {
     pub fn resolve(&self, name: &str) -> Resolution<'_> {
         match self.keys.get(name).or_else(|| self.names.get(name)) {
             None => Resolution::Unknown,
-            Some(Carrier { semantic, annotation }) => match semantic.as_slice() {
-                [] if *annotation => Resolution::Satisfied,
-                [] => Resolution::Unknown,
-                [component] => Resolution::Edge(*component),
-                several => Resolution::Ambiguous(several),
-            },
+            Some(Carrier::Drawing) => Resolution::Satisfied,
+            Some(Carrier::One(component)) => Resolution::Edge(*component),
+            Some(Carrier::Several(several)) => Resolution::Ambiguous(several),
         }
     }
 

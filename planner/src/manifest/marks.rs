@@ -22,11 +22,11 @@ pub struct Marks {
 
 impl Marks {
     /// Puts the marks on an object's metadata. What stands there under their names is replaced.
-    pub fn put<'t>(&self, metadata: &mut Map<'t>, component: &str) {
-        let text = |text: &str| Node::string(At::START, Cow::<'t, str>::Owned(text.to_owned()));
-        metadata.map_mut("labels").set(DESIGN_ID, text(&self.design));
+    pub fn put<'a>(&'a self, metadata: &mut Map<'a>, component: Cow<'a, str>) {
+        let text = |text| Node::string(At::START, text);
+        metadata.map_mut("labels").set(DESIGN_ID, text(Cow::Borrowed(self.design.as_str())));
         let annotations = metadata.map_mut("annotations");
-        annotations.set(DESIGN_VERSION, text(&self.version));
+        annotations.set(DESIGN_VERSION, text(Cow::Borrowed(self.version.as_str())));
         annotations.set(COMPONENT_ID, text(component));
     }
 }

@@ -1,9 +1,11 @@
 //! Each component by itself: set aside or semantic, who carries it out, and whether it can be an object at all.
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
-use crate::design::{self, Component, Field, Position};
+use crate::design::{Component, Field, Position};
 use crate::document::{At, Node, Path, Value};
 use crate::manifest::{self, Chosen, Identity};
 use crate::problem::{Kind, Problem, quoted};
@@ -16,9 +18,9 @@ pub(super) struct Draft<'t, 'r> {
     /// Whether it has a `displayName`, which is what others may depend on (S9), and not just the name of its object.
     pub(super) displayed: bool,
     /// The name of its object.
-    pub(super) name: String,
+    pub(super) name: Cow<'t, str>,
     /// The namespace of its object; none for kinds known to have none.
-    pub(super) namespace: Option<String>,
+    pub(super) namespace: Option<Cow<'t, str>>,
     pub(super) route: Route,
     pub(super) unusable: Option<Unusable>,
     pub(super) registrant: Option<&'r Registrant>,
@@ -45,20 +47,20 @@ impl<'t, 'r> Drafts<'t, 'r> {
         &mut self,
         components: Vec<Component<'t>>,
         registries: Layers<'r>,
-        default_namespace: &str,
+        default_namespace: &'t str,
         problems: &mut Vec<Problem>,
         warnings: &mut Vec<Warning>,
     ) {
         // A field that could not be read has been reported; that it is missing as well needs no word.
         let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-        let mut ids: HashMap<String, (String, At)> = HashMap::with_capacity(components.len());
+        let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.len());
         self.semantic.reserve(components.len());
         for component in components {
-            match ids.entry(component.id.to_string()) {
-                std::collections::hash_map::Entry::Vacant(entry) => {
-                    entry.insert((component.name.to_string(), component.at(Field::Id)));
+            match ids.entry(component.id.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert((component.name.clone(), component.at(Field::Id)));
                 }
-                std::collections::hash_map::Entry::Occupied(entry) => {
+                Entry::Occupied(entry) => {
                     let (name, at) = entry.get();
                     let message = format!("has the same id as component {}; ids must be unique", quoted(name));
                     problems.push(component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at));
@@ -85,14 +87,14 @@ impl<'t, 'r> Drafts<'t, 'r> {
 
     /// Two components that mean one object (D15).
     fn same_objects(&self, problems: &mut Vec<Problem>) {
-        let mut seen: HashMap<Identity, &Component<'_>> = HashMap::with_capacity(self.semantic.len());
+        let mut seen: HashMap<Identity<'_>, &Component<'_>> = HashMap::with_capacity(self.semantic.len());
         for draft in &self.semantic {
             let Some(identity) = draft.identity() else { continue };
             match seen.entry(identity) {
-                std::collections::hash_map::Entry::Vacant(entry) => {
+                Entry::Vacant(entry) => {
                     entry.insert(&draft.component);
                 }
-                std::collections::hash_map::Entry::Occupied(entry) => {
+                Entry::Occupied(entry) => {
                     let Identity { kind, namespace, name, .. } = entry.key();
                     let other = entry.get();
                     let place = if namespace.is_empty() {
@@ -139,7 +141,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
 }
 
 impl Draft<'_, '_> {
-    fn identity(&self) -> Option<Identity> {
+    fn identity(&self) -> Option<Identity<'_>> {
         let Component { api_version, kind, .. } = &self.component;
         // An adapter's types have no apiVersion and are no objects. What lacks one by mistake means an object all the same:
         // two of them are told now, not when the mistake is gone.
@@ -148,10 +150,10 @@ impl Draft<'_, '_> {
             return None;
         }
         Some(Identity {
-            group: if api_version.is_empty() { "?".to_owned() } else { manifest::group(api_version).to_owned() },
-            kind: kind.to_string(),
-            namespace: self.namespace.clone().unwrap_or_default(),
-            name: self.name.clone(),
+            group: if api_version.is_empty() { "?" } else { manifest::group(api_version) },
+            kind,
+            namespace: self.namespace.as_deref().unwrap_or_default(),
+            name: &self.name,
         })
     }
 }
@@ -174,15 +176,14 @@ struct Check<'t, 'p> {
     warnings: &'p mut Vec<Warning>,
 }
 
-impl Check<'_, '_> {
+impl<'t> Check<'t, '_> {
     /// Name, namespace and route of the component's object.
     fn draft(
         &mut self,
         found: Found<'_>,
         registries: Layers<'_>,
-        default_namespace: &str,
-    ) -> (String, Option<String>, Route, Option<Unusable>) {
-        self.put_keys_together();
+        default_namespace: &'t str,
+    ) -> (Cow<'t, str>, Option<Cow<'t, str>>, Route, Option<Unusable>) {
         if self.component.kind.is_empty() {
             self.missing(Kind::KindMissing, Field::Kind, "has no kind");
         }
@@ -223,19 +224,6 @@ impl Check<'_, '_> {
         self.warnings.push(self.component.warning(field, code, message));
     }
 
-    fn put_keys_together(&mut self) {
-        let configuration = self.component.position.field(Field::Configuration);
-        for clash in design::tidy(&mut self.component.configuration, &self.component.kind) {
-            let message = format!(
-                "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
-                quoted(&clash.key)
-            );
-            let (at, earlier) = (clash.at, clash.earlier);
-            let problem = Problem::new(Kind::DuplicateKey, clash.path_from(configuration.clone()), at, message);
-            self.problems.push(problem.of(self.component.subject()).repeats(earlier));
-        }
-    }
-
     /// `metadata`, labels and annotations are maps, or nothing; the namespace is text.
     fn metadata_types(&mut self) {
         let metadata = self.component.configuration.get("metadata");
@@ -250,12 +238,14 @@ impl Check<'_, '_> {
                 wrong.push((path(field), node.at, node.value.type_name(), "a map"));
             }
         }
-        for (key, field) in
-            [("namespace", path(Field::Namespace)), ("name", path(Field::Configuration).keys(&["metadata", "name"]))]
-        {
+        for key in ["namespace", "name"] {
             let node: Option<&Node<'_>> =
                 inner(key).filter(|node| !matches!(node.value, Value::String(_) | Value::Null));
             if let Some(node) = node {
+                let field = match key {
+                    "namespace" => path(Field::Namespace),
+                    _ => path(Field::Configuration).keys(&["metadata", key]),
+                };
                 wrong.push((field, node.at, node.value.type_name(), "text; put it in quotes"));
             }
         }
@@ -323,53 +313,56 @@ impl Check<'_, '_> {
         }
     }
 
-    fn name(&mut self, direct: bool) -> String {
+    fn name(&mut self, direct: bool) -> Cow<'t, str> {
         let configured = self.component.configuration.get("metadata").and_then(|metadata| metadata.get(&["name"]));
-        let configured = configured.and_then(Node::as_str).unwrap_or_default();
-        let group = manifest::group(&self.component.api_version);
-        let Some(chosen) = manifest::choose(&self.component.name, configured, group) else {
-            self.missing(Kind::NameMissing, Field::Name, "has no name");
-            return String::new();
+        let configured = match configured.map(|node| &node.value) {
+            Some(Value::String(name)) => name.clone(),
+            _ => Cow::Borrowed(""),
         };
-        let name = chosen.name().to_owned();
-        if direct {
-            match chosen {
-                Chosen::Plain(_) => {}
-                Chosen::Over(name, other) => {
-                    let message = format!(
-                        "the object is named {} after the component; {} in the configuration is not used",
-                        quoted(name),
-                        quoted(other)
-                    );
-                    self.warn(Field::Name, Code::NameChosen, message);
-                }
-                Chosen::Doubtful(name) => {
-                    let message = format!(
-                        "{} can be no Kubernetes name: lower-case letters, digits, `-` and `.`; the API server decides",
-                        quoted(name)
-                    );
-                    self.warn(Field::Name, Code::NameNotValid, message);
-                }
-            }
+        let group = manifest::group(&self.component.api_version);
+        let Some(chosen) = manifest::choose(&self.component.name, &configured, group) else {
+            self.missing(Kind::NameMissing, Field::Name, "has no name");
+            return Cow::Borrowed("");
+        };
+        let warning = match chosen {
+            Chosen::Plain(_) => None,
+            Chosen::Over(name, other) => Some((
+                Code::NameChosen,
+                format!(
+                    "the object is named {} after the component; {} in the configuration is not used",
+                    quoted(name),
+                    quoted(other)
+                ),
+            )),
+            Chosen::Doubtful(name) => Some((
+                Code::NameNotValid,
+                format!(
+                    "{} can be no Kubernetes name: lower-case letters, digits, `-` and `.`; the API server decides",
+                    quoted(name)
+                ),
+            )),
+        };
+        let name = if chosen.name() == self.component.name { self.component.name.clone() } else { configured.clone() };
+        if let Some((code, message)) = warning.filter(|_| direct) {
+            self.warn(Field::Name, code, message);
         }
         if self.component.name.is_empty() {
-            self.component.name = name.clone().into();
+            self.component.name = name.clone();
         }
         name
     }
 
-    fn namespace(&mut self, default: &str, direct: bool) -> Option<String> {
+    fn namespace(&mut self, default: &'t str, direct: bool) -> Option<Cow<'t, str>> {
         let Component { api_version, kind, .. } = &self.component;
-        let cluster_scoped = manifest::is_cluster_scoped(manifest::group(api_version), kind);
-        let given = manifest::namespace(&self.component).map(str::to_owned);
-        if cluster_scoped {
+        if manifest::is_cluster_scoped(manifest::group(api_version), kind) {
             return None;
         }
+        let given = manifest::namespace(&self.component);
         if let Some(namespace) = given.as_deref().filter(|namespace| direct && !manifest::is_label(namespace)) {
             let message = format!("{} can be no namespace: lower-case letters, digits and `-`", quoted(namespace));
             self.warn(Field::Namespace, Code::ValueSuspicious, message);
         }
-        Some(given.unwrap_or_else(|| default.to_owned()))
+        Some(given.unwrap_or(Cow::Borrowed(default)))
     }
 }
 

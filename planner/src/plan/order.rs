@@ -157,7 +157,7 @@ fn candidates(semantic: &[Draft<'_, '_>], declared: &Graph) -> Vec<Candidate> {
                     kinds.entry((group, kind)).or_default().push(number);
                 }
             }
-            ("", "Namespace") => namespaces.entry(draft.name.as_str()).or_default().push(number),
+            ("", "Namespace") => namespaces.entry(draft.name.as_ref()).or_default().push(number),
             _ => {}
         }
     }

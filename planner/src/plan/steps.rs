@@ -9,10 +9,10 @@ use crate::manifest::{self, Marks};
 use crate::route::Route;
 
 /// Builds the steps. In an undeploy every edge is turned round: what is to be removed first is what a step depends on (S20).
-pub(super) fn build(
-    drafts: Drafts<'_, '_>,
+pub(super) fn build<'t>(
+    drafts: Drafts<'t, '_>,
     edges: Edges,
-    marks: &Marks,
+    marks: &'t Marks,
     operation: Operation,
     charts: bool,
 ) -> Vec<Step> {
@@ -23,8 +23,8 @@ pub(super) fn build(
     let all = Graph::new(declared.len(), declared.edges().chain(implicit.edges()));
     let waves = all.waves();
     drop(all);
-    let ids: Vec<String> = drafts.semantic.iter().map(|draft| draft.component.id.to_string()).collect();
-    let named = |numbers: &[u32]| numbers.iter().map(|&number| ids[number as usize].clone()).collect::<Vec<_>>();
+    let ids: Vec<_> = drafts.semantic.iter().map(|draft| draft.component.id.clone()).collect();
+    let named = |numbers: &[u32]| numbers.iter().map(|&number| ids[number as usize].to_string()).collect::<Vec<_>>();
     let mut drafts: Vec<Option<Draft<'_, '_>>> = drafts.semantic.into_iter().map(Some).collect();
     let order = graph::order(&waves);
     let steps = order.into_iter().filter_map(|number| {
@@ -36,20 +36,21 @@ pub(super) fn build(
     steps.collect()
 }
 
-fn step(
-    draft: Draft<'_, '_>,
+fn step<'t>(
+    draft: Draft<'t, '_>,
     depends_on: Vec<String>,
     runs_after: Vec<String>,
     wave: u32,
-    marks: &Marks,
+    marks: &'t Marks,
     charts: bool,
 ) -> Step {
     let Draft { component, name: object_name, namespace, route, registrant, chart, .. } = draft;
+    let registrant = registrant.expect("a component without a registrant is refused before");
     let Component { id, name, kind, api_version, model, model_version, .. } = &component;
     let [id, name, kind, api_version, model, model_version] =
         [id, name, kind, api_version, model, model_version].map(ToString::to_string);
     let payload = match route {
-        Route::Direct => manifest::object(component, &object_name, namespace.as_deref(), marks),
+        Route::Direct => manifest::object(component, object_name, namespace, marks),
         Route::Adapter { .. } => manifest::declaration(component, marks),
     };
     Step {
@@ -59,7 +60,8 @@ fn step(
         api_version,
         model,
         model_version,
-        registrant: registrant.cloned().expect("a component without a registrant is refused before"),
+        registrant: registrant.name.clone(),
+        registrant_kind: registrant.kind.clone(),
         depends_on,
         runs_after,
         wave,
