@@ -1,6 +1,6 @@
 //! Model -> registrant: who stands behind what a component is made of (S1, S4).
 //!
-//! A registry belongs to the installation, never to the design. It comes from a file or folder ([`file`]), in the JSON form
+//! A registry belongs to the installation, never to the design. It comes from a file or folder ([`mod@file`]), in the JSON form
 //! of `switchyard.v1.Registry` ([`form`]) or as Meshery's own documents ([`meshery`]), and from the request, whose entries
 //! win. What registrants carry beside host and port (kubeconfigs have been seen) is never kept (D25).
 

@@ -55,7 +55,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
         let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
         let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.len());
         self.semantic.reserve(components.len());
-        for component in components {
+        for mut component in components {
             match ids.entry(component.id.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert((component.name.clone(), component.at(Field::Id)));
@@ -73,11 +73,14 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 self.set_aside.push(SetAside { id: id.into(), name: name.into(), kind: kind.into() });
                 continue;
             }
-            let mut check = Check { component, unread: &unread, problems: &mut *problems, warnings: &mut *warnings };
-            let displayed = !check.component.name.is_empty();
-            let draft = check.draft(found, registries, default_namespace);
-            let component = check.component;
-            let (name, namespace, route, unusable) = draft;
+            let displayed = !component.name.is_empty();
+            let mut check = Check {
+                component: &mut component,
+                unread: &unread,
+                problems: &mut *problems,
+                warnings: &mut *warnings,
+            };
+            let (name, namespace, route, unusable) = check.draft(found, registries, default_namespace);
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
             self.semantic.push(Draft { component, displayed, name, namespace, route, unusable, registrant, chart });
@@ -170,7 +173,7 @@ impl Component<'_> {
 
 /// The checks of one component.
 struct Check<'t, 'p> {
-    component: Component<'t>,
+    component: &'p mut Component<'t>,
     unread: &'p HashSet<String>,
     problems: &'p mut Vec<Problem>,
     warnings: &'p mut Vec<Warning>,
@@ -190,7 +193,7 @@ impl<'t> Check<'t, '_> {
         let (route, unusable) = match found.registrant {
             Some(registrant) => Route::to(registrant),
             None => {
-                let Component { model, model_version, .. } = &self.component;
+                let Component { model, model_version, .. } = &*self.component;
                 let message = route::no_registrant(registries, model, model_version);
                 self.report(Kind::NoRegistrant, Field::Model, message);
                 (Route::Direct, None)
@@ -279,7 +282,7 @@ impl<'t> Check<'t, '_> {
     }
 
     fn refuse_list(&mut self) {
-        let Component { kind, configuration, .. } = &self.component;
+        let Component { kind, configuration, .. } = &*self.component;
         if kind == "List" || (kind.ends_with("List") && configuration.get("items").is_some()) {
             let message = format!(
                 "{kind} is a list of objects, which is how an API server answers and nothing that can be applied; make \
@@ -290,7 +293,7 @@ impl<'t> Check<'t, '_> {
     }
 
     fn clean(&mut self) {
-        let Component { configuration, api_version, kind, .. } = &mut self.component;
+        let Component { configuration, api_version, kind, .. } = &mut *self.component;
         let manifest::Cleaned { server_fields, generate_name, suspicious } =
             manifest::clean(configuration, api_version, kind);
         if !server_fields.is_empty() {
@@ -353,11 +356,11 @@ impl<'t> Check<'t, '_> {
     }
 
     fn namespace(&mut self, default: &'t str, direct: bool) -> Option<Cow<'t, str>> {
-        let Component { api_version, kind, .. } = &self.component;
+        let Component { api_version, kind, .. } = &*self.component;
         if manifest::is_cluster_scoped(manifest::group(api_version), kind) {
             return None;
         }
-        let given = manifest::namespace(&self.component);
+        let given = manifest::namespace(self.component);
         if let Some(namespace) = given.as_deref().filter(|namespace| direct && !manifest::is_label(namespace)) {
             let message = format!("{} can be no namespace: lower-case letters, digits and `-`", quoted(namespace));
             self.warn(Field::Namespace, Code::ValueSuspicious, message);
