@@ -187,11 +187,14 @@ impl Cluster {
             let request = Request::get(path).body(Body::empty()).expect("the path is a constant");
             self.send(request, &target, by)
         };
-        let reply = match send().await {
+        let mut reply = send().await;
+        for _ in 0..2 {
             // API servers close connections that they have refused or want to see elsewhere, whatever else is on them.
-            Err(Unanswered::Lost(_)) => send().await,
-            first => first,
-        };
+            let closed = matches!(&reply, Err(Unanswered::Lost(why) | Unanswered::NotSent(why)) if !is_final(why));
+            if closed {
+                reply = send().await;
+            }
+        }
         let reply = reply.map_err(Error::Unanswered)?;
         match reply.status {
             StatusCode::OK => Ok(reply),
