@@ -7,13 +7,16 @@ use std::{future::Future, sync::Arc};
 
 use switchyard_proto::v1;
 use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::readiness::Report,
     diff::FieldDiff,
+    mask::Secrets,
     plan::{Plan, Work},
     run::Control,
     schedule::{Lane, StepIx, UnitOutcome},
-    verdict::{Failure, Verdict},
+    verdict::{self, Failure, Verdict},
 };
 
 /// One attempt that is to be made.
@@ -31,6 +34,8 @@ pub(crate) struct Order {
     /// Steps which had to end before this one and did not succeed here; whether they failed for certain.
     pub(crate) without: Vec<(StepIx, bool)>,
     pub(crate) progress: Progress,
+    /// Interrupts waits, never writes (D23).
+    pub(crate) stop: CancellationToken,
 }
 
 /// Tells the driver how an attempt gets on.
@@ -66,6 +71,14 @@ pub(crate) struct Checked {
     pub(crate) change: Option<v1::Change>,
     pub(crate) failure: Option<Failure>,
     pub(crate) object: Option<v1::ObjectRef>,
+    pub(crate) readiness: Option<Ready>,
+}
+
+impl Ready {
+    /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
+    fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
+        Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }
+    }
 }
 
 impl Attempt {
@@ -89,6 +102,16 @@ pub(crate) struct Done {
     pub(crate) object: Option<v1::ObjectRef>,
     /// In a dry run: what would change.
     pub(crate) diff: Vec<FieldDiff>,
+    /// What the wait until it is ready came to, where one was asked for (D16).
+    pub(crate) readiness: Option<Ready>,
+}
+
+/// What a wait until an object is ready came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) readiness: v1::Readiness,
+    /// What a person should know of it.
+    pub(crate) note: Option<String>,
 }
 
 /// Carries attempts out.

@@ -17,11 +17,12 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     attributes,
-    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress},
+    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress, Ready},
     journal::Journal,
     limit::Limit,
     plan::Plan,
@@ -127,6 +128,8 @@ struct Driver<F> {
     held: HashMap<StepIx, StepIx>,
     began: Instant,
     cancelled_because: String,
+    /// Interrupts the waits of attempts that go on.
+    stop: CancellationToken,
     finished: bool,
 }
 
@@ -167,6 +170,7 @@ impl<F: Fulfil> Driver<F> {
             held: HashMap::new(),
             began: Instant::now(),
             cancelled_because: String::new(),
+            stop: CancellationToken::new(),
             finished: false,
             plan,
             fulfil,
@@ -201,6 +205,7 @@ impl<F: Fulfil> Driver<F> {
                 if self.cancelled_because.is_empty() {
                     self.cancelled_because = reason;
                 }
+                self.stop.cancel();
                 Event::Cancel
             }
             Control::Written { step, lane } => Event::Written { step, lane },
@@ -244,7 +249,8 @@ impl<F: Fulfil> Driver<F> {
         let lost_since = unit.lost.then_some(unit.started);
         let span = open.span.clone();
         let without = self.without(step, lane);
-        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress };
+        let stop = self.stop.clone();
+        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress, stop };
         let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(span));
         self.at_work.insert(task.id(), (step, lane));
     }
@@ -335,14 +341,18 @@ impl<F: Fulfil> Driver<F> {
                 target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
             }
             Some(unit) => {
-                checked.extend(unit.checked.into_iter().map(|seen| v1::TargetResult {
-                    step_id: target.step_id.clone(),
-                    target: Some(plan.target(seen.lane)),
-                    outcome: v1::Outcome::from(seen.outcome).into(),
-                    change: seen.change.unwrap_or_default().into(),
-                    error: seen.failure.as_ref().map(report::failure),
-                    object: seen.object,
-                    ..Default::default()
+                checked.extend(unit.checked.into_iter().map(|seen| {
+                    let mut checked = v1::TargetResult {
+                        step_id: target.step_id.clone(),
+                        target: Some(plan.target(seen.lane)),
+                        outcome: v1::Outcome::from(seen.outcome).into(),
+                        change: seen.change.unwrap_or_default().into(),
+                        error: seen.failure.as_ref().map(report::failure),
+                        object: seen.object,
+                        ..Default::default()
+                    };
+                    tell_readiness(&mut checked, seen.readiness);
+                    checked
                 }));
                 target.attempts = unit.sent;
                 target.elapsed = report::duration(unit.started.elapsed());
@@ -352,6 +362,7 @@ impl<F: Fulfil> Driver<F> {
                         target.change = done.change.into();
                         target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
+                        tell_readiness(&mut target, done.readiness);
                     }
                     Some(Err(mut failure)) => {
                         if unit.sent > 1 {
@@ -476,6 +487,13 @@ impl<F: Fulfil> Driver<F> {
             self.journal.append(Entry::Summary(message));
         }
         Finished { verdict }
+    }
+}
+
+fn tell_readiness(target: &mut v1::TargetResult, ready: Option<Ready>) {
+    if let Some(Ready { readiness, note }) = ready {
+        target.readiness = readiness.into();
+        target.warnings.extend(note);
     }
 }
 

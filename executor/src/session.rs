@@ -163,9 +163,7 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
 
 /// What later work fills is refused with a sentence; it never pretends.
 fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
-    let missing = if plan.options.wait_until_ready {
-        "wait_until_ready is not implemented yet"
-    } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
+    let missing = if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
         "include_dependencies is not implemented yet; plan without it"
     } else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Which kinds a cluster serves, and where: asked only for the group versions that a plan needs, once (D12, cases 20, 29).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -19,6 +19,8 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     /// Whether its objects lie in namespaces.
     pub(crate) namespaced: bool,
+    /// Whether its objects have a status of their own, which somebody reports.
+    pub(crate) has_status: bool,
 }
 
 /// Why a kind was not found.
@@ -122,8 +124,14 @@ async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<Gr
         StatusCode::OK => {
             let list: ResourceList =
                 serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("odd answer: {error}")))?;
-            let kinds = list.resources.into_iter().filter(|entry| !entry.name.contains('/'));
-            kinds.map(|entry| (entry.kind, Resource { plural: entry.name, namespaced: entry.namespaced })).collect()
+            let (kinds, parts): (Vec<_>, Vec<_>) =
+                list.resources.into_iter().partition(|entry| !entry.name.contains('/'));
+            let reported: BTreeSet<_> = parts.iter().filter_map(|part| part.name.strip_suffix("/status")).collect();
+            let resource = |ResourceEntry { name: plural, kind, namespaced }| {
+                let has_status = reported.contains(plural.as_str());
+                (kind, Resource { plural, namespaced, has_status })
+            };
+            kinds.into_iter().map(resource).collect()
         }
         StatusCode::NOT_FOUND => BTreeMap::new(),
         status => return Err(Error::Failed(format!("it answered {status}"))),

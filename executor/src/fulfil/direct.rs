@@ -9,17 +9,18 @@ use bytes::Bytes;
 use switchyard_proto::v1::{ObjectRef, Operation};
 use tokio::sync::OnceCell;
 
-use super::{Attempt, Done, Order};
+use super::{Attempt, Done, Order, Ready};
 use crate::{
     cluster::{
-        Change, Cluster,
+        Cluster,
         apply::{self, Applied, Patch},
         definition,
         discovery::{self, Resource},
+        readiness::{self, Awaited},
         remove::{self, Removal},
     },
     diff::FieldDiff,
-    mask::OfDesign,
+    mask::{OfDesign, Secrets},
     plan::{self, Plan, Step},
     schedule::StepIx,
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
@@ -123,15 +124,29 @@ impl Direct {
             }
             Ok(applied) if direct.head.is_definition() => {
                 order.progress.written();
-                definition::served(cluster, subject.api_version, subject.name, order.deadline)
+                definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline)
                     .await
                     .map(|()| done(subject, applied, Vec::new()))
-                    .map_err(Verdict::Refused)
             }
+            Ok(applied) if self.plan.options.wait_until_ready => Ok(self.until_ready(task, applied).await),
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
         Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    async fn until_ready(&self, task: &Task<'_>, applied: Applied) -> Done {
+        let Task { cluster, order, subject, .. } = task;
+        order.progress.written();
+        let awaited = Awaited {
+            subject: subject.clone(),
+            resource: &task.resource,
+            design_id: &self.plan.design.id,
+            written: serde_json::from_slice(&applied.body).ok(),
+        };
+        let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
+        let secrets = Secrets::around(&task.direct.manifest, &self.secrets);
+        Done { readiness: Some(Ready::masked(report, &secrets)), ..done(subject, applied, Vec::new()) }
     }
 
     async fn rehearse(&self, task: &Task<'_>) -> Attempt {
@@ -153,6 +168,7 @@ impl Direct {
             dry_run: self.plan.dry_run,
             attempt: order.attempt,
             lost_before: order.lost_since.is_some(),
+            stop: &order.stop,
         };
         let accepted = || order.progress.written();
         let outcome = remove::remove(task.cluster, &removal, order.answer_by, order.deadline, accepted).await;
@@ -161,7 +177,7 @@ impl Direct {
                 change: removed.change,
                 namespace: task.subject.namespace.to_owned(),
                 uid: removed.uid,
-                resource_version: String::new(),
+                ..Applied::default()
             };
             done(&task.subject, applied, Vec::new())
         });
@@ -208,7 +224,7 @@ impl Direct {
         let create = || async {
             let name = subject.namespace;
             let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            let resource = Resource { plural: "namespaces".into(), namespaced: false };
+            let resource = Resource { plural: "namespaces".into(), namespaced: false, has_status: false };
             let patch = Patch {
                 subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
@@ -241,15 +257,9 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { change: applied.change.into(), object: Some(object), diff }
+    Done { change: applied.change.into(), object: Some(object), diff, readiness: None }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {
-    let nothing = Applied {
-        change: Change::Absent,
-        namespace: String::new(),
-        uid: String::new(),
-        resource_version: String::new(),
-    };
-    done(subject, nothing, Vec::new())
+    done(subject, Applied::default(), Vec::new())
 }

@@ -28,7 +28,7 @@ impl Fulfil for Scripted {
         assert_ne!(name, "panics", "as the test wants it");
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
-        let done = Done { change: v1::Change::Created, object: None, diff: Vec::new() };
+        let done = Done { change: v1::Change::Created, object: None, diff: Vec::new(), readiness: None };
         Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new(), checked: Vec::new() }
     }
 }

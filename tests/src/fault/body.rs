@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,11 @@ pub(super) enum End {
 /// The whole body.
 pub(super) fn whole(body: Bytes) -> Answer {
     http_body_util::Full::new(body).map_err(|never| match never {}).boxed()
+}
+
+/// A body as it comes.
+pub(super) fn passed_on(body: Incoming) -> Answer {
+    body.map_err(io::Error::other).boxed()
 }
 
 /// The beginning of a body, and then `end`.

@@ -152,6 +152,11 @@ async fn answer(
         std::future::pending().await
     };
     let response = match fault {
+        // A watch has no end to wait for.
+        None if seen.is_watch() => match shared.upstream.open(&seen, &head.headers).await {
+            Ok(answer) => answer.map(body::passed_on),
+            Err(error) => respond(Upstream::unavailable(&error), body::whole),
+        },
         None | Some(Fault::Crowd(..)) => respond(forward().await, body::whole),
         Some(Fault::Answer(answer)) => respond(answer, body::whole),
         Some(Fault::Delay(delay)) => {

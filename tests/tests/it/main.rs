@@ -11,6 +11,7 @@ mod faults;
 mod grpcurl;
 mod manifests;
 mod pair;
+mod readiness;
 mod readme;
 mod sandbox;
 mod secrets;

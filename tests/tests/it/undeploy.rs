@@ -142,6 +142,33 @@ async fn object_that_stays_holds_back_what_it_depends_on_and_nobody_else() {
     assert!(api.get_opt("db").await.unwrap().is_none());
 }
 
+/// D23: a cancel ends the wait for an object that lingers; whether it goes nobody can tell then.
+#[tokio::test]
+async fn cancel_interrupts_the_wait_until_an_object_is_gone() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("lingers").await.unwrap();
+    let design = Design::new().config_map("db", &namespace, &[]).config_map("api", &namespace, &["db"]);
+    world.run(deploy(&design)).await;
+    let api = world.config_maps(&namespace).await;
+    let finalizer = |list| Patch::Merge(serde_json::json!({"metadata": {"finalizers": list}}));
+    api.patch("api", &PatchParams::default(), &finalizer(Some(["example.com/protect"]))).await.unwrap();
+
+    let mut request = undeploy(&design);
+    request.options.as_mut().unwrap().step_timeout = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+    let client = world.client().await;
+    let plan = client.plan(request).await.unwrap();
+    let access = vec![client::kubeconfig("main", world.cluster().kubeconfig_admin().to_string())];
+    let mut execution = client.execute(plan, access).await.unwrap();
+    eventually(async || api.get("api").await.unwrap().metadata.deletion_timestamp.is_some()).await;
+    execution.cancel("enough").await;
+    let outcome = tokio::time::timeout(Duration::from_secs(60), execution.finish()).await.expect("it ends").unwrap();
+    assert_eq!(outcome.outcomes()["api"], Outcome::Indeterminate);
+    assert_eq!(outcome.outcomes()["db"], Outcome::Cancelled);
+    let failure = outcome.target("api", "main").unwrap().error.clone().unwrap();
+    assert!(failure.message.contains("was told to go; the run was stopped"), "{}", failure.message);
+    api.patch("api", &PatchParams::default(), &finalizer(None::<[&str; 1]>)).await.unwrap();
+}
+
 /// D19, case 72: the mark of this design or nothing.
 #[tokio::test]
 async fn what_does_not_carry_the_designs_mark_is_left_in_place() {
