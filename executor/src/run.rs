@@ -6,6 +6,7 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    future::Future,
     sync::Arc,
     time::Duration,
 };
@@ -53,7 +54,8 @@ pub(crate) struct Finished {
     pub(crate) verdict: v1::Verdict,
 }
 
-/// Runs `plan` to its end and writes every event, the summary last, to `journal`.
+/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is waited for when all work
+/// is done: whoever reads the summary may rely on it.
 pub(crate) async fn run<F: Fulfil>(
     plan: Arc<Plan>,
     fulfil: Arc<F>,
@@ -61,6 +63,7 @@ pub(crate) async fn run<F: Fulfil>(
     identity: Identity,
     journal: Arc<Journal>,
     (control, mut controls): (mpsc::Sender<Control>, mpsc::Receiver<Control>),
+    before_summary: impl Future<Output = ()>,
 ) -> Finished {
     let mut driver = Driver::new(plan, fulfil, limit, identity, journal, control);
     driver.feed(Event::Begin);
@@ -74,6 +77,7 @@ pub(crate) async fn run<F: Fulfil>(
         };
         driver.feed(event);
     }
+    before_summary.await;
     driver.summarise()
 }
 

@@ -1,7 +1,7 @@
 //! One Execute stream from its first message to its last: takes the plan in, proves the clusters, starts the run, and hands
 //! on what the run's journal says. The run itself is a task of its own and outlives the stream if it must.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
@@ -21,10 +21,11 @@ use crate::{
     fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
     intake::{self, Accepted, Intake},
     journal::Journal,
+    locks::{Locking, Locks},
     plan::Plan,
     refuse,
     run::{self, Identity},
-    runs::{Run, Runs},
+    runs::{self, Run, Runs},
 };
 
 /// How long the stream may be silent before its plan is complete. Long enough for a person who types.
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) adapters: Arc<Adapters>,
     pub(crate) runs: Runs,
+    /// None keeps runs apart within this process alone.
+    pub(crate) locking: Option<Locking>,
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: Shutdown,
@@ -137,10 +140,19 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
     let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
-    let (run, controls) = shared.runs.begin(&plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
+    let run_id = uuid::Uuid::new_v4().to_string();
+    let locks = match &shared.locking {
+        Some(locking) if !plan.dry_run => {
+            let locking = locking.lock(runs::key(&plan), &run_id, &clusters).instrument(span.clone());
+            locking.await.map_err(|error| refuse::locks(&error))?
+        }
+        _ => Locks::none(shared.tasks.clone()),
+    };
+    let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    begin(shared, run.clone(), plan, clusters, kubeconfigs, controls, span);
+    let setting = Setting { clusters, kubeconfigs, locks };
+    begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
 }
 
@@ -208,13 +220,21 @@ fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<S
     if unusable.is_empty() { Ok(kubeconfigs) } else { Err(refuse::clusters(&unusable)) }
 }
 
+/// What a run works with.
+struct Setting {
+    /// By lane.
+    clusters: Vec<Arc<Cluster>>,
+    /// By lane, for adapters; empty where none is called.
+    kubeconfigs: Vec<String>,
+    locks: Locks,
+}
+
 /// Starts the run as a task of its own.
 fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    clusters: Vec<Arc<Cluster>>,
-    kubeconfigs: Vec<String>,
+    Setting { clusters, kubeconfigs, locks }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -233,18 +253,18 @@ fn begin(
         adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
-    let driver = run::run(plan, fulfil, shared.max_in_flight, identity, run.journal.clone(), (run.control(), controls));
+    let (limit, journal, control) = (shared.max_in_flight, run.journal.clone(), run.control());
     let shutdown = shared.shutdown.clone();
     let of_run = span.clone();
     shared.tasks.spawn(
         async move {
-            // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
-            let mut driver = std::pin::pin!(AssertUnwindSafe(driver).catch_unwind());
+            // Before the summary, so that who reads it can deploy again at once.
+            let driver = run::run(plan, fulfil, limit, identity, journal, (control, controls), locks.release());
             let finished = tokio::select! {
-                finished = &mut driver => finished,
-                () = shutdown.draining() => {
-                    tokio::join!(driver, run.cancel("the executor is shutting down")).0
-                }
+                // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
+                finished = AssertUnwindSafe(driver).catch_unwind() => finished,
+                never = stop_when_draining(&run, &shutdown) => match never {},
+                never = stop_when_lost(&run, &locks) => match never {},
             };
             match &finished {
                 Ok(finished) => {
@@ -261,6 +281,19 @@ fn begin(
         }
         .instrument(span),
     );
+}
+
+async fn stop_when_draining(run: &Run, shutdown: &Shutdown) -> Infallible {
+    shutdown.draining().await;
+    run.cancel("the executor is shutting down").await;
+    std::future::pending().await
+}
+
+/// A run that others believe to be dead must not write beside the one that took its place.
+async fn stop_when_lost(run: &Run, locks: &Locks) -> Infallible {
+    loop {
+        run.cancel(locks.lost().await).await;
+    }
 }
 
 /// Hands the run's events on to their end, and whatever the client says to the run.

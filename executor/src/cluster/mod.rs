@@ -9,6 +9,7 @@ mod client;
 mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
+pub(crate) mod lease;
 mod object;
 pub(crate) mod readiness;
 pub(crate) mod remove;

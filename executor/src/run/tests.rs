@@ -125,7 +125,7 @@ async fn carry_out(
             control.send(Control::Cancel { reason: "enough".into() }).await.ok();
         });
     }
-    run(plan, fulfil.clone(), None, identity, journal.clone(), (control, controls)).await;
+    run(plan, fulfil.clone(), None, identity, journal.clone(), (control, controls), async {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
     (tell(journal.read(0)).await, started)

@@ -11,6 +11,7 @@ mod apply;
 mod clusters;
 mod discovery;
 mod drain;
+mod locks;
 mod runs;
 mod secrets;
 mod stage;

@@ -36,7 +36,7 @@ async fn a_write_whose_answer_is_lost_is_sent_again_and_proven() {
 
     // One after the other: a connection that breaks takes everything on it along.
     for (name, _) in losses {
-        let draft = Draft::on(&["east"]).step_timeout(4_000).apply(name, &[], &stage.config_map(name));
+        let draft = Draft::on(&["east"]).step_timeout(8_000).apply(name, &[], &stage.config_map(name));
         let outcome = stage.run(&draft).await;
 
         assert_applied(&outcome, name, Change::Created);
