@@ -306,7 +306,14 @@ fn object(declared: &serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
     metadata.as_object_mut()?.insert("name".into(), name.into());
     let manifest = serde_json::Value::from(object).to_string();
     let head = serde_json::from_str(&manifest).ok()?;
-    Some(Direct { lanes: lanes.to_vec(), manifest: Bytes::from(manifest), head, kind_by: None, namespace_by: None })
+    Some(Direct {
+        lanes: lanes.to_vec(),
+        manifest: Bytes::from(manifest),
+        head,
+        kind_by: None,
+        namespace_by: None,
+        role_by: None,
+    })
 }
 
 fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
@@ -327,7 +334,7 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
             return invalid(format!("{field}.manifest"), format!("{what} is empty"));
         }
     }
-    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None })
+    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None, role_by: None })
 }
 
 fn options(options: v1::RunOptions) -> Result<Options, Error> {

@@ -89,6 +89,8 @@ pub(crate) struct Direct {
     pub(crate) kind_by: Option<StepIx>,
     /// The step that is the namespace, if the design brings it along.
     pub(crate) namespace_by: Option<StepIx>,
+    /// The step that is the role which this object binds, if the design brings it along.
+    pub(crate) role_by: Option<StepIx>,
 }
 
 /// What an object says of itself.
@@ -124,6 +126,19 @@ struct DefinitionNames {
     kind: String,
 }
 
+/// As much of a binding as tells what it binds.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    role_ref: RoleRef,
+}
+
+#[derive(Deserialize)]
+struct RoleRef {
+    kind: String,
+    name: String,
+}
+
 impl Head {
     pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
@@ -143,6 +158,15 @@ impl Head {
 }
 
 impl Direct {
+    /// Kind and name of the role that the object binds.
+    fn binds(&self) -> Option<(String, String)> {
+        if self.head.group() != RBAC || !self.head.kind.ends_with("RoleBinding") {
+            return None;
+        }
+        let Binding { role_ref } = serde_json::from_slice(&self.manifest).ok()?;
+        Some((role_ref.kind, role_ref.name))
+    }
+
     /// Group and kind that the object defines.
     fn defines(&self) -> Option<(String, String)> {
         if !self.head.is_definition() {
@@ -152,6 +176,8 @@ impl Direct {
         Some((definition.spec.group, definition.spec.names.kind))
     }
 }
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
 /// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
@@ -184,7 +210,7 @@ impl Plan {
         }
     }
 
-    /// Marks the objects whose kind or namespace the design brings along itself.
+    /// Marks the objects whose kind, namespace or role the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
             let steps = self.steps.iter().enumerate();
@@ -195,10 +221,16 @@ impl Plan {
             .filter(|(_, direct)| direct.head.is_namespace())
             .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
+        // A Role of that name in another namespace is taken for the one that is meant: it costs a look too many at most.
+        let roles: BTreeMap<_, _> = objects()
+            .filter(|(_, direct)| direct.head.group() == RBAC)
+            .map(|(ix, direct)| ((direct.head.kind.clone(), direct.head.metadata.name.clone()), ix))
+            .collect();
         for step in &mut self.steps {
             let (Work::Direct(direct) | Work::Adapter(Adapter { object: Some(direct), .. })) = &mut step.work else {
                 continue;
             };
+            direct.role_by = direct.binds().and_then(|role| roles.get(&role).copied());
             let head = &direct.head;
             direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);

@@ -210,6 +210,7 @@ impl Direct {
         let provided = Provided {
             kind: direct.kind_by.map(provider),
             namespace: direct.namespace_by.map(provider),
+            role: direct.role_by.map(provider),
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,
         };

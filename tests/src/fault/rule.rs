@@ -133,6 +133,11 @@ impl Rule {
         Self { method: Some(Method::PATCH), ..Self::any(path, fault) }
     }
 
+    /// A rule for DELETE requests whose path contains `path`.
+    pub fn delete(path: &str, fault: Fault) -> Self {
+        Self { method: Some(Method::DELETE), ..Self::any(path, fault) }
+    }
+
     /// A rule for watches whose path contains `path`.
     pub fn watch(path: &str, fault: Fault) -> Self {
         Self { watches: true, ..Self::get(path, fault) }

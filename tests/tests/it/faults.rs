@@ -12,6 +12,7 @@ mod clusters;
 mod discovery;
 mod drain;
 mod locks;
+mod removal;
 mod runs;
 mod secrets;
 mod stage;

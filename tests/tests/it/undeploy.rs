@@ -236,6 +236,34 @@ async fn definition_and_namespace_with_foreign_contents_are_kept_and_named() {
     assert!(down.targets().all(|target| target.change() == Change::Absent), "{:#?}", down.results);
 }
 
+/// Case 71: a namespace that hangs fails at the bound, and the controller's own words say what it hangs on.
+#[tokio::test]
+async fn namespace_that_hangs_says_what_it_waits_for() {
+    let world = World::shared().await;
+    let namespace = format!("hangs-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+    let design = Design::new().component(&namespace, ("v1", "Namespace"), &[], "{}");
+    world.run(deploy(&design)).await;
+    let api = world.config_maps(&namespace).await;
+    let stays = ConfigMap {
+        metadata: kube::api::ObjectMeta {
+            name: Some("stays".into()),
+            finalizers: Some(vec!["example.com/protect".into()]),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    api.create(&PostParams::default(), &stays).await.unwrap();
+    let mut request = undeploy(&design);
+    let options = request.options.as_mut().unwrap();
+    (options.delete_foreign, options.step_timeout) = (true, Some(prost_types::Duration { seconds: 12, nanos: 0 }));
+    let down = world.run(request).await;
+    let failure = down.target(&namespace, "main").unwrap().error.clone().unwrap();
+    assert_eq!(failure.reason, "FINALIZERS_PENDING", "{failure:?}");
+    assert!(failure.message.contains("example.com/protect"), "{}", failure.message);
+    let clear = serde_json::json!({"metadata": {"finalizers": null}});
+    api.patch("stays", &PatchParams::default(), &Patch::Merge(&clear)).await.unwrap();
+}
+
 /// D19: what every cluster needs is never deleted, whatever mark it carries.
 #[tokio::test]
 async fn namespaces_that_every_cluster_needs_are_never_deleted() {

@@ -350,3 +350,23 @@ async fn a_definition_that_is_not_served_in_time_has_failed() {
     let stored = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}");
     eventually("the definition to be stored", async || stage.read(stage.world.east(), &stored).await.is_some()).await;
 }
+
+/// S14: clusters of different versions. What one of them does not serve fails there alone, says so, and withholds on both.
+#[tokio::test]
+async fn clusters_that_serve_different_kinds_are_told_apart() {
+    let stage = Stage::set("versions").await;
+    let definition =
+        Draft::on(&["east"]).apply("definition", &[], &definition(&own_group(&stage), "engines", "Engine"));
+    stage.run(&definition).await;
+    let draft = Draft::on(&["east", "west"])
+        .apply("engine", &[], &custom(&stage, "Engine", "engine"))
+        .apply("behind", &["engine"], &stage.config_map("behind"))
+        .apply("aside", &[], &stage.config_map("aside"));
+    let outcome = stage.run(&draft).await;
+    assert_eq!(outcome.target("engine", "east").unwrap().change(), Change::Created);
+    assert_eq!(failure(&outcome, "engine", "west").reason, "KIND_UNKNOWN");
+    assert!(failure(&outcome, "engine", "west").message.contains("cluster west does not serve kind Engine"));
+    let outcomes = outcome.outcomes();
+    assert_eq!((outcomes["engine"], outcomes["behind"]), (Outcome::Failed, Outcome::Withheld));
+    assert_eq!(outcomes["aside"], Outcome::Succeeded);
+}
