@@ -6,7 +6,10 @@ pub(crate) mod direct;
 use std::{future::Future, sync::Arc};
 
 use switchyard_proto::v1;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -59,6 +62,8 @@ pub(crate) struct Attempt {
     pub(crate) result: Result<Done, Verdict>,
     /// Write requests that were sent.
     pub(crate) sent: u32,
+    /// How long the one write took to be answered, if that is known.
+    pub(crate) took: Option<Duration>,
     pub(crate) warnings: Vec<String>,
     /// What each cluster was seen to hold, where others did the work (D26).
     pub(crate) checked: Vec<Checked>,
@@ -84,12 +89,12 @@ impl Ready {
 impl Attempt {
     /// An attempt that proved success.
     pub(crate) fn done(done: Done, sent: u32) -> Self {
-        Self { result: Ok(done), sent, warnings: Vec::new(), checked: Vec::new() }
+        Self { result: Ok(done), sent, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 
     /// An attempt that ended before anything was sent.
     pub(crate) fn ended(verdict: Verdict) -> Self {
-        Self { result: Err(verdict), sent: 0, warnings: Vec::new(), checked: Vec::new() }
+        Self { result: Err(verdict), sent: 0, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 }
 

@@ -41,7 +41,8 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
-    adapter::Adapters, cluster::access::Access, locks::Locking, runs::Runs, service::Executor, session::Shared,
+    adapter::Adapters, cluster::access::Access, limit::Limits, locks::Locking, runs::Runs, service::Executor,
+    session::Shared,
 };
 
 /// Path of the method whose plan may name the trace that the call belongs to.
@@ -130,6 +131,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         runs: Runs::new(max_runs.into()),
         locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),
         max_in_flight: max_in_flight.map(usize::from),
+        limits: Limits::default(),
         tasks: tasks.clone(),
         shutdown: shutdown.clone(),
     });

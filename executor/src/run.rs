@@ -25,7 +25,7 @@ use crate::{
     attributes,
     fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress, Ready},
     journal::Journal,
-    limit::Limit,
+    limit::{Answer, Limit},
     plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
@@ -59,13 +59,13 @@ pub(crate) struct Finished {
 pub(crate) async fn run<F: Fulfil>(
     plan: Arc<Plan>,
     fulfil: Arc<F>,
-    limit: Option<usize>,
+    limits: Vec<Limit>,
     identity: Identity,
     journal: Arc<Journal>,
     (control, mut controls): (mpsc::Sender<Control>, mpsc::Receiver<Control>),
     before_summary: impl Future<Output = ()>,
 ) -> Finished {
-    let mut driver = Driver::new(plan, fulfil, limit, identity, journal, control);
+    let mut driver = Driver::new(plan, fulfil, limits, identity, journal, control);
     driver.feed(Event::Begin);
     while !driver.finished {
         let event = tokio::select! {
@@ -117,7 +117,10 @@ struct Driver<F> {
     journal: Arc<Journal>,
     control: mpsc::Sender<Control>,
     schedule: Schedule,
+    /// By lane.
     limits: Vec<Limit>,
+    /// The bounds that the schedule knows, by lane.
+    bounds: Vec<usize>,
     tasks: JoinSet<Attempt>,
     /// Which unit a task works on, so that a panic can be laid at its door.
     at_work: HashMap<Id, (StepIx, Lane)>,
@@ -141,7 +144,7 @@ impl<F: Fulfil> Driver<F> {
     fn new(
         plan: Arc<Plan>,
         fulfil: Arc<F>,
-        limit: Option<usize>,
+        limits: Vec<Limit>,
         identity: Identity,
         journal: Arc<Journal>,
         control: mpsc::Sender<Control>,
@@ -156,14 +159,15 @@ impl<F: Fulfil> Driver<F> {
                 runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
             })
             .collect();
-        let of_clusters = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit)));
         // One call at a time an adapter (D27).
-        let limits: Vec<_> = of_clusters.chain(plan.adapters.iter().map(|_| Limit::new(Some(1)))).collect();
+        let of_adapters = plan.adapters.iter().map(|_| Limit::Fixed(1));
+        let limits: Vec<_> = limits.into_iter().chain(of_adapters).collect();
         let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
         let timeouts = plan.timeouts();
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
+            bounds,
             tasks: JoinSet::new(),
             at_work: HashMap::new(),
             timers: BinaryHeap::new(),
@@ -310,18 +314,18 @@ impl<F: Fulfil> Driver<F> {
 
     /// Moves the bound of the lane with what the cluster answered.
     fn adapt(&mut self, lane: Lane, attempt: &Attempt) {
-        let limit = &mut self.limits[lane.0 as usize];
-        let before = limit.bound();
-        match &attempt.result {
+        let limit = &self.limits[lane.0 as usize];
+        limit.answered(match &attempt.result {
             Err(Verdict::Again { failure, .. })
                 if matches!(failure.reason, Reason::Throttled | Reason::ApiUnavailable | Reason::Timeout) =>
             {
-                limit.throttled();
+                Answer::Complaint
             }
-            _ => limit.coped(),
-        }
+            _ => Answer::Coped { took: attempt.took, full: self.schedule.is_full(lane) },
+        });
+        // Others may have come or gone meanwhile that work on the same server.
         let bound = limit.bound();
-        if bound != before {
+        if std::mem::replace(&mut self.bounds[lane.0 as usize], bound) != bound {
             self.feed(Event::Limit { lane, limit: bound });
         }
     }

@@ -298,6 +298,12 @@ impl Schedule {
         commands
     }
 
+    /// Whether as much is in flight on the lane as is permitted.
+    pub(crate) fn is_full(&self, lane: Lane) -> bool {
+        let lane = &self.lanes[lane.0 as usize];
+        lane.in_flight >= lane.limit
+    }
+
     fn unit(&self, step: StepIx, lane: Lane) -> u32 {
         self.steps[step.0 as usize]
             .units

@@ -21,6 +21,7 @@ use crate::{
     fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
     intake::{self, Accepted, Intake},
     journal::Journal,
+    limit::{Limit, Limits},
     locks::{Locking, Locks},
     plan::Plan,
     refuse,
@@ -47,7 +48,9 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     /// None keeps runs apart within this process alone.
     pub(crate) locking: Option<Locking>,
+    /// None leaves it to `limits`.
     pub(crate) max_in_flight: Option<usize>,
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: Shutdown,
 }
@@ -246,6 +249,9 @@ fn begin(
         step_count: plan.steps.len() as u32,
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
     }));
+    let fixed = plan.options.max_in_flight.or(shared.max_in_flight);
+    let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
+    let limits = clusters.iter().map(|cluster| limit(&cluster.server)).collect();
     let adapters = shared.adapters.clone();
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
@@ -253,13 +259,13 @@ fn begin(
         adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
-    let (limit, journal, control) = (shared.max_in_flight, run.journal.clone(), run.control());
+    let (journal, control) = (run.journal.clone(), run.control());
     let shutdown = shared.shutdown.clone();
     let of_run = span.clone();
     shared.tasks.spawn(
         async move {
             // Before the summary, so that who reads it can deploy again at once.
-            let driver = run::run(plan, fulfil, limit, identity, journal, (control, controls), locks.release());
+            let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), locks.release());
             let finished = tokio::select! {
                 // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
                 finished = AssertUnwindSafe(driver).catch_unwind() => finished,

@@ -77,7 +77,13 @@ impl ByAdapter {
             order.progress.written();
             join_all(checked.iter_mut().map(|checked| self.until_ready(work, checked, order))).await;
         }
-        Attempt { result: result.map(|change| self.done(work, change)), sent: u32::from(acted), warnings, checked }
+        Attempt {
+            result: result.map(|change| self.done(work, change)),
+            sent: u32::from(acted),
+            took: None,
+            warnings,
+            checked,
+        }
     }
 
     /// What follows a definition could not be written before it is served (D16). Whether it is, the look tells.

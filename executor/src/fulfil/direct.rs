@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use switchyard_proto::v1::{ObjectRef, Operation};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::{Attempt, Done, Order, Ready};
 use crate::{
@@ -69,7 +69,7 @@ impl Direct {
             namespace_in_design: direct.namespace_by.is_some(),
         };
         // What is known will do if it holds the kind; what is not known is asked for anew.
-        let since = tokio::time::Instant::now();
+        let since = Instant::now();
         let found = cluster.find(subject.api_version, subject.kind, since, order.answer_by).await;
         let undeploys = self.plan.operation == Operation::Undeploy;
         let resource = match found {
@@ -115,7 +115,9 @@ impl Direct {
 
     async fn apply(&self, task: &Task<'_>) -> Attempt {
         let Task { cluster, direct, order, subject, .. } = task;
+        let sent = Instant::now();
         let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
+        let took = Some(sent.elapsed());
         let result = match outcome.result {
             Err(Verdict::Refused(failure))
                 if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
@@ -132,7 +134,7 @@ impl Direct {
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
-        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: 1, took, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn until_ready(&self, task: &Task<'_>, applied: Applied) -> Done {
@@ -155,7 +157,7 @@ impl Direct {
             .result
             .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
             .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
-        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: 1, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
@@ -181,7 +183,7 @@ impl Direct {
             };
             done(&task.subject, applied, Vec::new())
         });
-        Attempt { result, sent: outcome.sent, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: outcome.sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     fn patch<'a>(&'a self, task: &'a Task<'a>) -> Patch<'a> {

@@ -29,7 +29,7 @@ impl Fulfil for Scripted {
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
         let done = Done { change: v1::Change::Created, object: None, diff: Vec::new(), readiness: None };
-        Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new(), checked: Vec::new() }
+        Attempt { result: result.map(|()| done), sent: 1, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 }
 
@@ -126,7 +126,8 @@ async fn carry_out(
             control.send(Control::Cancel { reason: "enough".into() }).await.ok();
         });
     }
-    run(plan, fulfil.clone(), None, identity, journal.clone(), (control, controls), async {}).await;
+    let limits = plan.clusters.iter().map(|_| Limit::Fixed(32)).collect();
+    run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
     (tell(journal.read(0)).await, started)
