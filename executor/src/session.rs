@@ -256,7 +256,7 @@ fn begin(
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         direct: Direct::new(plan.clone(), clusters.clone()),
-        adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
+        adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
     let (journal, control) = (run.journal.clone(), run.control());

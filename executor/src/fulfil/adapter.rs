@@ -36,6 +36,7 @@ const BUSY: Patience = Patience { budget: Duration::from_secs(300), tries: 1000 
 /// Carries out the adapter steps of one plan.
 pub(crate) struct ByAdapter {
     pub(crate) plan: Arc<Plan>,
+    pub(crate) run_id: String,
     /// By lane.
     pub(crate) clusters: Vec<Arc<Cluster>>,
     /// By lane; complete, and with nothing but the one cluster's access in them.
@@ -54,6 +55,8 @@ impl ByAdapter {
             removes,
             declaration: &work.declaration,
             kubeconfigs: &kubeconfigs,
+            run_id: &self.run_id,
+            step_id: &self.plan.steps[order.step.0 as usize].id,
             deadline: order.deadline - (left / LOOK_SHARE).min(LONGEST_LOOK),
         };
         let said = adapter.call(&call).await;

@@ -92,7 +92,10 @@ async fn adapter_that_dies_before_the_work_is_indeterminate_and_not_asked_again(
     assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("may have acted") && message.contains(&adapter.address().to_string()), "{message}");
-    assert_eq!(adapter.calls().len(), 1);
+    let calls = adapter.calls();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].run, outcome.summary.run_id, "a call says what it belongs to");
+    assert_eq!(calls[0].step, outcome.result("routes").unwrap().step_id);
 }
 
 /// D26: what is no object of any cluster cannot be looked at.
