@@ -5,10 +5,12 @@
 //! clusters know nothing of plans and runs.
 
 mod adapter;
+mod archive;
 mod attributes;
 mod cluster;
 mod diff;
 mod fulfil;
+mod helm;
 mod intake;
 mod journal;
 mod limit;
@@ -39,7 +41,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::{adapter::Adapters, cluster::access::Access, runs::Runs, service::Executor, session::Shared};
+use crate::{adapter::Adapters, cluster::access::Access, helm::Helm, runs::Runs, service::Executor, session::Shared};
 
 /// Path of the method whose plan may name the trace that the call belongs to.
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
@@ -63,6 +65,12 @@ pub struct Args {
     /// Runs at once.
     #[arg(long, env = "SWITCHYARD_MAX_RUNS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_runs: u16,
+    /// The helm program (version 4) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
+    /// components are applied all the same and their prerequisites say HELM_MISSING. Whom it trusts where charts lie is set by
+    /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; nothing else of the environment
+    /// reaches it.
+    #[arg(long, env = "SWITCHYARD_HELM", value_name = "PATH")]
+    pub helm: Option<PathBuf>,
     /// PEM file with the authorities that adapters' certificates are checked against; without it adapters are spoken to in
     /// plaintext, which is what those in the field speak.
     #[arg(long, env = "SWITCHYARD_ADAPTER_CA", value_name = "PATH")]
@@ -93,6 +101,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         deny_request_kubeconfigs,
         max_in_flight,
         max_runs,
+        helm,
         adapter_ca,
         adapter_cert,
         adapter_key,
@@ -106,6 +115,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let shared = Arc::new(Shared {
         access,
         adapters: Arc::new(Adapters::new(tls)),
+        helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),
         max_in_flight: max_in_flight.map(usize::from),
         tasks: tasks.clone(),

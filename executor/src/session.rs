@@ -16,9 +16,10 @@ use crate::{
     attributes,
     cluster::{
         self, Cluster,
-        access::{Access, Source},
+        access::{Access, Reader, Source},
     },
-    fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
+    fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
+    helm::Helm,
     intake::{self, Accepted, Intake},
     journal::Journal,
     plan::Plan,
@@ -43,6 +44,7 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) adapters: Arc<Adapters>,
+    pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) tasks: TaskTracker,
@@ -131,6 +133,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::OUTCOME } = Empty,
     );
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
+    let for_helm = for_helm(&shared.access, &plan, &access);
     let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
@@ -140,7 +143,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(&plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    begin(shared, run.clone(), plan, clusters, kubeconfigs, controls, span);
+    begin(shared, run.clone(), plan, clusters, Ways { kubeconfigs, for_helm }, controls, span);
     Ok((run, goes_on_without_client))
 }
 
@@ -165,8 +168,6 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
 fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
     let missing = if plan.options.wait_until_ready {
         "wait_until_ready is not implemented yet"
-    } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
-        "include_dependencies is not implemented yet; plan without it"
     } else {
         return Ok(());
     };
@@ -202,12 +203,29 @@ fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<S
     let mut unusable = Vec::new();
     let mut kubeconfigs = Vec::with_capacity(sources.len());
     for (name, source) in plan.clusters.iter().zip(sources) {
-        match access.kubeconfig(name, source) {
+        match access.kubeconfig(name, source, Reader::Adapter) {
             Ok(kubeconfig) => kubeconfigs.push(kubeconfig),
             Err(error) => unusable.push((name, error.to_string())),
         }
     }
     if unusable.is_empty() { Ok(kubeconfigs) } else { Err(refuse::clusters(&unusable)) }
+}
+
+/// What helm needs to reach the clusters, as far as it can be given that: if not, its charts are not installed, and nothing else
+/// comes of it (S13). Nothing where there are no charts.
+fn for_helm(access: &Access, plan: &Plan, sources: &[Source]) -> Vec<Result<String, String>> {
+    if plan.steps.iter().all(|step| step.chart.is_none()) {
+        return Vec::new();
+    }
+    let each = plan.clusters.iter().zip(sources);
+    each.map(|(name, source)| access.kubeconfig(name, source, Reader::Helm).map_err(|error| error.to_string()))
+        .collect()
+}
+
+/// Ways to the clusters for others who act on them, by lane.
+struct Ways {
+    kubeconfigs: Vec<String>,
+    for_helm: Vec<Result<String, String>>,
 }
 
 /// Starts the run as a task of its own.
@@ -216,7 +234,7 @@ fn begin(
     run: Arc<Run>,
     plan: Plan,
     clusters: Vec<Arc<Cluster>>,
-    kubeconfigs: Vec<String>,
+    Ways { kubeconfigs, for_helm }: Ways,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -232,6 +250,7 @@ fn begin(
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         direct: Direct::new(plan.clone(), clusters.clone()),
+        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone()),
         adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
