@@ -32,6 +32,9 @@ pub(crate) struct About {
     pub(crate) version: String,
     #[serde(default, rename = "type")]
     kind: String,
+    /// Whether there are definitions in it where helm looks for them.
+    #[serde(skip)]
+    pub(crate) has_definitions: bool,
 }
 
 /// Why an archive is not fit to be installed.
@@ -108,19 +111,21 @@ fn is_bound(error: &io::Error) -> bool {
 fn read(unpacked: impl Read) -> Result<About, Error> {
     let mut archive = Archive::new(unpacked);
     let mut about = None;
+    let mut has_definitions = false;
     for (ix, entry) in archive.entries()?.enumerate() {
         if ix >= MAX_ENTRIES {
             return Err(Error::TooMany);
         }
         let mut entry = entry?;
         let depth = place(&entry)?;
+        has_definitions |= entry.path_bytes().windows(6).any(|part| part == b"/crds/");
         if depth == 2 && about.is_none() && entry.path_bytes().ends_with(b"/Chart.yaml") {
             let mut text = String::new();
             (&mut entry).take(MAX_ABOUT).read_to_string(&mut text)?;
             about = serde_saphyr::from_str::<About>(&text).ok();
         }
     }
-    let about = about.ok_or(Error::NotAChart)?;
+    let about = About { has_definitions, ..about.ok_or(Error::NotAChart)? };
     if about.kind == "library" {
         return Err(Error::Library);
     }
@@ -201,6 +206,8 @@ mod tests {
     fn chart_says_its_name_and_version() {
         let about = look(&chart().file("widgets/templates/a.yaml", "a: b").bytes()).unwrap();
         assert_eq!((about.name.as_str(), about.version.as_str()), ("widgets", "1.2.3"));
+        assert!(!about.has_definitions);
+        assert!(look(&chart().file("widgets/crds/a.yaml", "a: b").bytes()).unwrap().has_definitions);
         // The chart's own, and not that of a chart within it.
         let nested = Making::new().file("widgets/charts/inner/Chart.yaml", "name: inner\nversion: '1'\n");
         assert_eq!(look(&nested.file("widgets/Chart.yaml", ABOUT).bytes()).unwrap().name, "widgets");

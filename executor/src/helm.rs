@@ -37,6 +37,8 @@ const MAX_OUTPUT: usize = 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(5);
 /// Part of a call's time that is kept for this, if that is less.
 const GRACE_SHARE: u32 = 4;
+/// What helm needs of its time beside what it waits for, on a machine that is busy.
+const BESIDE_WAITS: Duration = Duration::from_secs(3);
 /// What is let through of our own environment: whom to trust, which Go programs take from there.
 const TRUST: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The same where a chart is fetched. Which way traffic goes to a cluster is for its kubeconfig to say (case 95).
@@ -122,7 +124,8 @@ impl Bounds<'_> {
     /// The flag that says how long each of helm's own waits may take: less than it has, so that it ends by itself and says why.
     fn flag(&self) -> String {
         let left = self.asked().saturating_duration_since(Instant::now());
-        format!("--timeout={}ms", (left * 4 / 5).as_millis())
+        let waits = left.saturating_sub(BESIDE_WAITS).min(left * 4 / 5).max(left / 4);
+        format!("--timeout={}ms", waits.as_millis())
     }
 }
 

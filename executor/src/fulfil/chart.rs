@@ -4,18 +4,16 @@
 //! A release that was installed from here carries the chart's mark, so that it is found again without its chart, and so that
 //! nothing is ever removed that somebody else installed.
 
+mod fetch;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::future::join_all;
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use switchyard_proto::v1::{self, Change, Outcome};
-use tempfile::TempDir;
 use tokio::{
     sync::OnceCell,
     time::{Duration, Instant},
@@ -23,9 +21,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::fetch::Fetched;
 use super::{Needs, Progress};
 use crate::{
-    archive,
     cluster::{Cluster, Seen},
     helm::{self, Bounds, Call, Helm},
     mask::{self, OfDesign, Secrets},
@@ -38,10 +36,8 @@ use crate::{
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
 /// itself gives its hooks.
 const BUDGET: Duration = Duration::from_secs(300);
-/// Memory for a fetch, in bytes: helm holds all that comes, so this is what an endless answer comes to (case 106).
-const TO_FETCH: u64 = 512 * 1024 * 1024;
-/// Memory for everything else.
-const TO_INSTALL: u64 = 1024 * 1024 * 1024;
+/// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.
+const MEMORY: u64 = 1024 * 1024 * 1024;
 /// Label on releases that says which chart they were installed from.
 const MARK: &str = "switchyard.chart";
 /// Helm's pins: what its versions and their defaults do not agree on (case 104). Objects that are not helm's are not taken over
@@ -58,13 +54,6 @@ struct Key {
     /// Empty when the URL says it.
     version: String,
     namespace: String,
-}
-
-/// A chart that has been fetched and looked over. Its file goes with it.
-struct Fetched {
-    about: archive::About,
-    path: PathBuf,
-    _folder: TempDir,
 }
 
 type Once<K, V> = Mutex<BTreeMap<K, Arc<OnceCell<V>>>>;
@@ -287,10 +276,11 @@ impl Charts {
         let Task { key, cluster, .. } = task;
         if !upgrades {
             let ours = self.ours(task).await?;
+            let none = ours.is_empty();
             if let Some(release) = ours.into_iter().find(|release| release.status == "deployed") {
                 return Ok(Done { change: Change::Unchanged, release: release.name, note: "installed already".into() });
             }
-            if let Some(done) = self.present(task).await {
+            if none && let Some(done) = self.present(task).await {
                 return Ok(done);
             }
         }
@@ -348,10 +338,11 @@ impl Charts {
         let release = chart.about.name.as_str();
         let mut arguments = vec![release.to_owned(), chart.path.display().to_string()];
         arguments.extend(PINS.iter().chain(flags).map(|flag| (*flag).to_owned()));
-        arguments.extend([format!("--labels={}", key.mark()), "--hide-notes".into()]);
+        arguments.push("--hide-notes".into());
         if command == "install" {
-            // As Meshery does it; a chart often has a namespace of its own.
-            arguments.push("--create-namespace".into());
+            // The namespace as Meshery does it: a chart often has one of its own. An upgrade keeps the mark of a release that
+            // has it, and gives none to one that somebody else installed.
+            arguments.extend([format!("--labels={}", key.mark()), "--create-namespace".into()]);
         }
         if self.plan.dry_run {
             arguments.extend(["--dry-run=server".into(), "--hide-secret".into()]);
@@ -364,6 +355,10 @@ impl Charts {
                     (true, "install") => format!("{of} would be installed"),
                     (true, _) => format!("it would be upgraded to {of}"),
                     (false, "install") => format!("{of} was installed"),
+                    // Helm installs definitions and never touches them again (case 99).
+                    (false, _) if chart.about.has_definitions => {
+                        format!("it was upgraded to {of}, without the definitions in its crds, which stay as they are")
+                    }
                     (false, _) => format!("it was upgraded to {of}"),
                 };
                 return Ok(Done { change, release: release.into(), note });
@@ -403,8 +398,10 @@ impl Charts {
             Err(_) if !removes => return Ok(left(String::new(), ", if there is one".into())),
             ours => ours?,
         };
-        let names = ours.into_iter().map(|release| release.name).collect::<Vec<_>>().join(", ");
-        if names.is_empty() {
+        // There is one, unless somebody has installed the same chart under another name and with our mark.
+        let ours: Vec<_> = ours.into_iter().map(|release| release.name).collect();
+        let names = ours.join(", ");
+        if ours.is_empty() {
             let note = "there is no release that was installed from here".into();
             return Ok(Done { change: Change::Absent, release: names, note });
         }
@@ -414,8 +411,8 @@ impl Charts {
         if self.plan.dry_run {
             return Ok(Done { change: Change::Removed, release: names, note: "it would be removed".into() });
         }
-        for release in names.split(", ") {
-            let arguments = vec![release.to_owned(), "--wait=hookOnly".into()];
+        for release in &ours {
+            let arguments = vec![release.clone(), "--wait=hookOnly".into()];
             if let Err(error) = self.helm(task, release, "uninstall", arguments).await {
                 let text = format!("release {release} in namespace {} was not removed", key.namespace);
                 return Err(Failed { release: release.into(), ..self.failed(task, Reason::ChartFailed, &text, error) });
@@ -507,7 +504,7 @@ impl Charts {
         let about = helm::About { chart: &chart, release, namespace: &task.key.namespace, cluster: &task.cluster.name };
         let files = vec![(kubeconfig, task.kubeconfig.to_owned())];
         let waits = ["install", "upgrade", "uninstall"].contains(&command);
-        let call = Call { command, arguments, waits, files, memory: TO_INSTALL, about };
+        let call = Call { command, arguments, waits, files, memory: MEMORY, about };
         self.helm.call(&call, task.bounds).await
     }
 
@@ -515,8 +512,10 @@ impl Charts {
     async fn fetch(&self, key: &Key, bounds: Bounds<'_>) -> Result<Arc<Fetched>, Failed> {
         let cell = once(&self.fetched, &(key.url.clone(), key.version.clone()));
         let fetched = cell.get_or_init(|| async {
-            let fetched = fetch(&self.helm, key, bounds).await;
-            fetched.map_err(|failure| Failure { message: Secrets::of_url(&key.url).mask(&failure.message), ..failure })
+            let fetched = fetch::fetch(&self.helm, key, bounds).await;
+            fetched
+                .map(Arc::new)
+                .map_err(|failure| Failure { message: Secrets::of_url(&key.url).mask(&failure.message), ..failure })
         });
         Ok(fetched.await.clone()?)
     }
@@ -553,57 +552,4 @@ fn failure(reason: Reason, what: &str, error: helm::Error) -> Failure {
         _ => reason,
     };
     Failure::new(reason, format!("{what}: {error}"))
-}
-
-/// Has helm fetch the chart into a folder of its own. The text of a failure may still hold credentials.
-async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<Arc<Fetched>, Failure> {
-    let shown = key.shown();
-    let unfetchable = |error| failure(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), error);
-    let folder = helm::private_folder("switchyard-chart-").map_err(|error| unfetchable(error.into()))?;
-    let mut arguments = vec![shown.clone(), format!("--destination={}", folder.path().display())];
-    if !key.version.is_empty() {
-        arguments.push(format!("--version={}", key.version));
-    }
-    let (flags, files) = mask::userinfo(&key.url).map(|userinfo| credentials(&shown, userinfo)).unwrap_or_default();
-    arguments.extend(flags);
-    let about = helm::About { chart: &shown, ..Default::default() };
-    let call = Call { command: "pull", arguments, waits: false, files, memory: TO_FETCH, about };
-    helm.call(&call, bounds).await.map_err(unfetchable)?;
-    // Looking it over takes as long as unpacking it, so it is done off the runtime.
-    let looked = tokio::task::spawn_blocking(move || {
-        let mut files = std::fs::read_dir(folder.path())?.filter_map(Result::ok).map(|entry| entry.path());
-        let path = files.next().ok_or(archive::Error::NotAChart)?;
-        let about = archive::look_over(&path)?;
-        Ok::<_, archive::Error>(Fetched { about, path, _folder: folder })
-    });
-    let looked = looked
-        .await
-        .map_err(|_| Failure::new(Reason::Internal, format!("an internal error ended the work on chart {shown}")))?;
-    let refused = |error| Failure::new(Reason::ChartRefused, format!("chart {shown} is refused: {error}"));
-    looked.map(Arc::new).map_err(refused)
-}
-
-/// Files from which helm takes who it is to say it is, and the flags that name them: credentials on a command line could be read
-/// by others.
-fn credentials(url: &str, userinfo: &str) -> (Vec<String>, Vec<(&'static str, String)>) {
-    let (registry, repositories, index) = ("registry.json", "repositories.yaml", "chart-index.yaml");
-    let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-    let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let (user, password) = (decoded(user), decoded(password));
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let host = rest.split('/').next().unwrap_or_default();
-    if scheme == "oci" {
-        let auth = BASE64_STANDARD.encode(format!("{user}:{password}"));
-        let config = serde_json::json!({"auths": {host: {"auth": auth}}});
-        return (vec![format!("--registry-config={}", Call::file(registry))], vec![(registry, config.to_string())]);
-    }
-    // Helm has credentials for a repository only, and knows by its index which files are the repository's.
-    let known = serde_json::json!({"repositories": [
-        {"name": "chart", "url": format!("{scheme}://{host}"), "username": user, "password": password}
-    ]});
-    let listed = serde_json::json!({"apiVersion": "v1", "entries": {"chart": [
-        {"apiVersion": "v2", "name": "chart", "version": "0.0.0", "urls": [url]}
-    ]}});
-    let flags = [format!("--repository-config={}", Call::file(repositories)), "--repository-cache=.".into()];
-    (flags.into(), vec![(repositories, known.to_string()), (index, listed.to_string())])
 }

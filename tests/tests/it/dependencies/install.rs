@@ -1,8 +1,12 @@
 //! What is installed, when, and how often.
 
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use switchyard_proto::v1::{Change, Outcome, Verdict};
-use switchyard_tests::chart;
+use switchyard_tests::{
+    adapter::{self, Adapter},
+    chart,
+};
 
 use super::*;
 
@@ -48,8 +52,7 @@ async fn chart_is_installed_once_a_cluster_however_many_need_it() {
         let records = events.iter().filter(|event| event.verb == "create" && event.is_about("secrets", &namespace));
         assert_eq!(records.count(), 2, "one install a chart");
         let first = |wanted: &str| events.iter().position(|event| event.is_write() && event.uri.contains(wanted));
-        let definition = first(&format!("/customresourcedefinitions?fieldManager=helm"))
-            .or_else(|| first(&format!("/customresourcedefinitions/widgets.{group}")));
+        let definition = first(&format!("/customresourcedefinitions/widgets.{group}"));
         assert!(definition.is_some() && definition < first(&format!("/{namespace}/widgets/")), "{definition:?}");
     }
     assert_eq!(host.asked(&format!("{other}-1.0.0.tgz")), 1, "one fetch a run");
@@ -93,6 +96,78 @@ async fn chart_that_is_there_is_upgraded_only_when_asked() {
     assert_eq!(need(&outcome, "component", "east").change(), Change::Unchanged);
     let wanted = [one(&name, 1, "superseded"), one(&name, 2, "deployed")];
     assert_eq!(releases(stand.pair.world.east(), &namespace).await, wanted);
+}
+
+/// Case 104: what somebody else has changed since is not overwritten by an upgrade; that is told, and the component is applied.
+#[tokio::test]
+async fn upgrade_that_conflicts_with_somebody_else_is_told() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_conflict").await;
+    let name = unique("conflict");
+    let url = stand.registry.push(&Chart::new(&name).config_map("settings", "old")).await.unwrap();
+    stand.registry.push(&Chart::new(&name).version("1.1.0").config_map("settings", "new")).await.unwrap();
+    let design = Design::new().needs("m", "component", &namespace, &[]);
+    let at = |version| deploy(&design, &["east"], &[("m", &url, version)]);
+    stand.run(at("1.0.0")).await;
+    let east = stand.pair.world.east();
+    let by_hand =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"value": "mine"}});
+    let api = Api::<ConfigMap>::namespaced(east.client().await.unwrap(), &namespace);
+    api.patch("settings", &PatchParams::apply("somebody").force(), &Patch::Apply(&by_hand)).await.unwrap();
+
+    let options = RunOptions { upgrade_dependencies: true, ..RunOptions::default() };
+    let outcome = stand.run(with(at("1.1.0"), options)).await;
+    let (reason, message) = failure(&outcome, "component");
+    assert_eq!(reason, "CHART_FAILED");
+    assert!(message.contains("was not upgraded") && message.contains("conflict with \"somebody\""), "{message}");
+    assert_eq!(outcome.verdict(), Verdict::Succeeded);
+    assert_eq!(get(east, &namespace, "settings").await.unwrap().data.unwrap()["value"], "mine");
+    // What is there is no longer what was installed, and that is not passed over.
+    let outcome = stand.run(at("1.1.0")).await;
+    let (reason, message) = failure(&outcome, "component");
+    assert_eq!(reason, "CHART_FAILED");
+    assert!(message.contains("the last upgrade of") && message.contains("upgrade_dependencies"), "{message}");
+}
+
+/// Case 99: helm leaves definitions as they are, and that is said.
+#[tokio::test]
+async fn upgrade_leaves_definitions_as_they_are_and_says_so() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_definitions").await;
+    let (name, group) = (unique("definitions"), format!("{}.example", unique("g")));
+    let url = stand.registry.push(&Chart::new(&name).widgets(&group)).await.unwrap();
+    stand.registry.push(&Chart::new(&name).version("1.1.0").widgets(&group)).await.unwrap();
+    let widget = format!("{{metadata: {{namespace: {namespace}}}}}");
+    let design = Design::new().of_model("m", "widget", (&format!("{group}/v1"), "Widget"), &[], &widget);
+    let at = |version| deploy(&design, &["east"], &[("m", &url, version)]);
+    stand.run(at("1.0.0")).await;
+    let options = RunOptions { upgrade_dependencies: true, ..RunOptions::default() };
+    let outcome = stand.run(with(at("1.1.0"), options)).await;
+    let upgraded = need(&outcome, "widget", "east");
+    assert_eq!(upgraded.change(), Change::Configured, "{upgraded:#?}");
+    assert!(upgraded.note.contains("definitions in its crds, which stay as they are"), "{}", upgraded.note);
+}
+
+/// D17 on the adapter path: what a component needs is installed on every cluster before its adapter is asked.
+#[tokio::test]
+async fn component_of_an_adapter_has_its_chart_on_every_cluster() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_adapter").await;
+    let name = unique("adapter");
+    let url = stand.registry.push(&Chart::new(&name).config_map("settings", "a")).await.unwrap();
+    let adapter = Adapter::prepare().start().await.unwrap();
+    let mut registry = adapter::registry(adapter.address(), v1::AdapterProtocol::Auto);
+    registry.models[0].chart = Some(v1::Chart { url, ..v1::Chart::default() });
+    let design = Design::new().of_model("mesh", "a", ("v1", "ConfigMap"), &[], &config_map(&namespace));
+    let request = deploy(&design, &BOTH, &[]);
+    let outcome = stand.run(PlanRequest { registry: Some(registry), ..request }).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    for (name_of, cluster) in BOTH.into_iter().zip(stand.clusters()) {
+        assert_eq!(need(&outcome, "a", name_of).change(), Change::Created);
+        assert_eq!(releases(cluster, &namespace).await, [one(&name, 1, "deployed")]);
+        assert!(get(cluster, &namespace, "a").await.is_some());
+    }
+    assert_eq!(outcome.result("a").unwrap().prerequisites.len(), 2);
 }
 
 /// A release that somebody else installed from the same chart is as good as one of ours.

@@ -87,7 +87,7 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
     assert!(modes.iter().any(|mode| mode.ends_with(" kubeconfig")), "{modes:?}");
     assert!(modes.iter().any(|mode| mode.ends_with(" registry.json")), "{modes:?}");
     assert!(modes.iter().all(|mode| mode.starts_with("600 ") || *mode == "700 ."), "{modes:?}");
-    let known = ["HOME=", "TMPDIR=", "PWD=", "SSL_CERT_FILE=", "_=", "SHLVL=", "OLDPWD="];
+    let known = ["HOME=", "TMPDIR=", "PWD=", "SSL_CERT_FILE=", "SSL_CERT_DIR=", "_=", "SHLVL=", "OLDPWD="];
     let variables = log.lines().filter(|line| !line.starts_with("mode ") && !line.starts_with("arguments "));
     for variable in variables {
         assert!(known.iter().any(|known| variable.starts_with(known)), "{variable} reached helm");
