@@ -19,7 +19,7 @@ async fn failure_of_what_is_needed_withholds_nothing() {
         .needs("m", "a", &namespace, &[])
         .config_map("b", &namespace, &["a"])
         .of_model("m", "widget", (&kind, "Widget"), &[], &widget)
-        .config_map("behind", &namespace, &["widget"]);
+        .config_map("follower", &namespace, &["widget"]);
     let outcome = stand.run(deploy(&design, &["east"], &[("m", &missing, "")])).await;
     let (reason, message) = failure(&outcome, "a");
     assert_eq!(reason, "CHART_UNFETCHABLE");
@@ -29,7 +29,7 @@ async fn failure_of_what_is_needed_withholds_nothing() {
         ("a", Outcome::Succeeded),
         ("b", Outcome::Succeeded),
         ("widget", Outcome::Failed),
-        ("behind", Outcome::Withheld),
+        ("follower", Outcome::Withheld),
     ]);
     assert_eq!(outcomes.into_iter().collect::<HashMap<_, _>>(), wanted);
     let target = outcome.target("widget", "east").unwrap();
@@ -37,7 +37,7 @@ async fn failure_of_what_is_needed_withholds_nothing() {
     assert_eq!(failure(&outcome, "widget").0, "CHART_UNFETCHABLE");
     let row = outcome.summary.rows.iter().find(|row| row.component == "widget").unwrap();
     assert!(row.because.contains("does not serve kind Widget") && row.because.contains("404"), "{}", row.because);
-    assert_eq!(outcome.result("behind").unwrap().withheld.as_ref().unwrap().component, "widget");
+    assert_eq!(outcome.result("follower").unwrap().withheld.as_ref().unwrap().component, "widget");
 }
 
 /// S19: where helm is absent, that is the reason.

@@ -21,7 +21,7 @@ async fn host_that_does_not_deliver_is_told_within_the_time() {
     let models: Vec<_> = cases.iter().map(|(name, url, _)| (*name, url.as_str(), "")).collect();
     let design = models.iter().fold(Design::new(), |design, (name, ..)| {
         let design = design.needs(name, name, &namespace, &[]);
-        design.config_map(&format!("behind-{name}"), &namespace, &[name])
+        design.config_map(&format!("follows-{name}"), &namespace, &[name])
     });
     let outcome = stand.run(within(deploy(&design, &["east"], &models), 5)).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
