@@ -1,6 +1,7 @@
 //! One step's work on one lane, behind one trait, so that the driver knows no kind of work.
 
 pub(crate) mod adapter;
+pub(crate) mod chart;
 pub(crate) mod direct;
 
 use std::{future::Future, sync::Arc};
@@ -119,10 +120,24 @@ pub(crate) struct Ready {
     pub(crate) note: Option<String>,
 }
 
-/// Carries attempts out.
+/// What was done about what a unit needs, one entry a cluster.
+pub(crate) type Needs = Vec<v1::PrerequisiteResult>;
+
+/// Carries attempts out, and sees to what they need.
 pub(crate) trait Fulfil: Send + Sync + 'static {
+    /// Sees to what a unit needs before its first attempt. Ends early, and in order, when `stop` is cancelled.
+    fn prepare(
+        self: Arc<Self>,
+        step: StepIx,
+        lane: Lane,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Needs> + Send + 'static;
+
     /// Makes one attempt, to its end.
     fn attempt(self: Arc<Self>, order: Order) -> impl Future<Output = Attempt> + Send + 'static;
+
+    /// Sees to what a unit that succeeded no longer needs.
+    fn clear_up(self: Arc<Self>, progress: Progress) -> impl Future<Output = Needs> + Send + 'static;
 }
 
 /// Gives each attempt to whoever carries out its kind of work.
@@ -130,9 +145,14 @@ pub(crate) struct ByWork {
     pub(crate) plan: Arc<Plan>,
     pub(crate) direct: direct::Direct,
     pub(crate) adapter: adapter::ByAdapter,
+    pub(crate) charts: chart::Charts,
 }
 
 impl Fulfil for ByWork {
+    async fn prepare(self: Arc<Self>, step: StepIx, lane: Lane, stop: CancellationToken) -> Needs {
+        self.charts.prepare(step, lane, &stop).await
+    }
+
     async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
         match &self.plan.steps[order.step.0 as usize].work {
             Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
@@ -140,5 +160,9 @@ impl Fulfil for ByWork {
             Work::Adapter(adapter) if self.plan.dry_run => self.direct.rehearse_for_adapter(adapter, &order).await,
             Work::Adapter(adapter) => self.adapter.carry_out(adapter, &order).await,
         }
+    }
+
+    async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
+        self.charts.clear_up(&progress).await
     }
 }

@@ -181,7 +181,7 @@ impl Intake {
             component: step.component.unwrap_or_default(),
             depends_on,
             runs_after,
-            chart: step.chart.is_some(),
+            chart: step.chart.filter(|_| header.include_dependencies),
             work,
         });
         Ok(())
@@ -230,7 +230,6 @@ impl Intake {
             id: header.plan_id,
             operation,
             dry_run: header.dry_run,
-            include_dependencies: header.include_dependencies,
             design: header.design.unwrap_or_default(),
             clusters: header.clusters,
             adapters: std::mem::take(&mut self.adapters),
@@ -358,6 +357,8 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         create_namespaces: options.create_namespaces,
         wait_until_ready: options.wait_until_ready,
         delete_foreign: options.delete_foreign,
+        upgrade_dependencies: options.upgrade_dependencies,
+        remove_dependencies: options.remove_dependencies,
         goes_on_without_client,
     })
 }

@@ -5,10 +5,12 @@
 //! clusters know nothing of plans and runs.
 
 mod adapter;
+mod archive;
 mod attributes;
 mod cluster;
 mod diff;
 mod fulfil;
+mod helm;
 mod intake;
 mod journal;
 mod limit;
@@ -41,8 +43,8 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
-    adapter::Adapters, cluster::access::Access, limit::Limits, locks::Locking, runs::Runs, service::Executor,
-    session::Shared,
+    adapter::Adapters, cluster::access::Access, helm::Helm, limit::Limits, locks::Locking, runs::Runs,
+    service::Executor, session::Shared,
 };
 
 /// Path of the method whose plan may name the trace that the call belongs to.
@@ -74,6 +76,12 @@ pub struct Args {
     /// How far two runs of one design are kept off one cluster: `lease` across executors, `process` within this one alone.
     #[arg(long, env = "SWITCHYARD_RUN_LOCK", value_name = "HOW", value_enum, default_value_t = RunLock::Lease)]
     pub run_lock: RunLock,
+    /// The helm program (version 4) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
+    /// components are applied all the same and their prerequisites say HELM_MISSING. Whom it trusts where charts lie is set by
+    /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; nothing else of the environment
+    /// reaches it.
+    #[arg(long, env = "SWITCHYARD_HELM", value_name = "PATH")]
+    pub helm: Option<PathBuf>,
     /// PEM file with the authorities that adapters' certificates are checked against; without it adapters are spoken to in
     /// plaintext, which is what those in the field speak.
     #[arg(long, env = "SWITCHYARD_ADAPTER_CA", value_name = "PATH")]
@@ -115,6 +123,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         max_runs,
         lock_namespace: namespace,
         run_lock,
+        helm,
         adapter_ca,
         adapter_cert,
         adapter_key,
@@ -128,6 +137,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let shared = Arc::new(Shared {
         access,
         adapters: Arc::new(Adapters::new(tls)),
+        helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),
         locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),
         max_in_flight: max_in_flight.map(usize::from),

@@ -17,7 +17,6 @@ pub(crate) struct Plan {
     pub(crate) id: String,
     pub(crate) operation: v1::Operation,
     pub(crate) dry_run: bool,
-    pub(crate) include_dependencies: bool,
     pub(crate) design: v1::DesignRef,
     /// Names of the clusters; a cluster's position is its lane.
     pub(crate) clusters: Vec<String>,
@@ -41,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) create_namespaces: bool,
     pub(crate) wait_until_ready: bool,
     pub(crate) delete_foreign: bool,
+    pub(crate) upgrade_dependencies: bool,
+    pub(crate) remove_dependencies: bool,
     pub(crate) goes_on_without_client: bool,
 }
 
@@ -51,7 +52,8 @@ pub(crate) struct Step {
     pub(crate) component: v1::Component,
     pub(crate) depends_on: Vec<StepIx>,
     pub(crate) runs_after: Vec<StepIx>,
-    pub(crate) chart: bool,
+    /// What Include Dependencies sees to; none when that was not asked for.
+    pub(crate) chart: Option<v1::Chart>,
     pub(crate) work: Work,
 }
 
@@ -192,6 +194,19 @@ impl Plan {
             Work::Adapter(adapter) if self.dry_run => &adapter.clusters,
             Work::Adapter(adapter) => std::slice::from_ref(&adapter.lane),
         }
+    }
+
+    /// The clusters that a unit acts on: its own, or those that its adapter is given.
+    pub(crate) fn clusters_of<'a>(&self, step: &'a Step, lane: &'a Lane) -> &'a [Lane] {
+        match &step.work {
+            Work::Adapter(adapter) if adapter.lane == *lane => &adapter.clusters,
+            Work::Direct(_) | Work::Adapter(_) => std::slice::from_ref(lane),
+        }
+    }
+
+    /// Whether what the step needs is seen to before it. On the way down that comes after the last step that needs it.
+    pub(crate) fn is_prepared(&self, step: &Step) -> bool {
+        self.operation != v1::Operation::Undeploy && step.chart.is_some()
     }
 
     /// How long a step may take, by lane.

@@ -23,7 +23,7 @@ use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     attributes,
-    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress, Ready},
+    fulfil::{Attempt, Checked, Done, Fulfil, Needs, Order, Progress, Ready},
     journal::Journal,
     limit::{Answer, Limit},
     plan::Plan,
@@ -108,6 +108,22 @@ struct Open {
     span: Span,
     units: HashMap<Lane, Unit>,
     targets: Vec<v1::TargetResult>,
+    needs: Needs,
+}
+
+/// What a task works on.
+#[derive(Clone, Copy)]
+enum Task {
+    Preparation,
+    Attempt,
+}
+
+/// What a task came to.
+struct Worked {
+    /// None of a preparation.
+    attempt: Option<Attempt>,
+    /// What was done about what the unit needs, or no longer needs.
+    needs: Needs,
 }
 
 struct Driver<F> {
@@ -121,9 +137,9 @@ struct Driver<F> {
     limits: Vec<Limit>,
     /// The bounds that the schedule knows, by lane.
     bounds: Vec<usize>,
-    tasks: JoinSet<Attempt>,
+    tasks: JoinSet<Worked>,
     /// Which unit a task works on, so that a panic can be laid at its door.
-    at_work: HashMap<Id, (StepIx, Lane)>,
+    at_work: HashMap<Id, (StepIx, Lane, Task)>,
     timers: BinaryHeap<Reverse<Timer>>,
     open: HashMap<StepIx, Open>,
     ended: Vec<Option<Ended>>,
@@ -135,7 +151,7 @@ struct Driver<F> {
     held: HashMap<StepIx, StepIx>,
     began: Instant,
     cancelled_because: String,
-    /// Interrupts the waits of attempts that go on.
+    /// Cuts preparations short and interrupts the waits of attempts.
     stop: CancellationToken,
     finished: bool,
 }
@@ -157,6 +173,7 @@ impl<F: Fulfil> Driver<F> {
                 // A dry run checks what comes behind a failing step too, after it (D20).
                 depends_on: if plan.dry_run { Vec::new() } else { step.depends_on.clone() },
                 runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
+                is_prepared: plan.is_prepared(step),
             })
             .collect();
         // One call at a time an adapter (D27).
@@ -193,6 +210,7 @@ impl<F: Fulfil> Driver<F> {
         let now = Instant::now();
         for command in self.schedule.handle(event, now.into_std()) {
             match command {
+                Command::Prepare { step, lane } => self.prepare(step, lane),
                 Command::Start { step, lane, attempt, answer_by, deadline } => {
                     self.start(step, lane, attempt, Instant::from_std(answer_by), Instant::from_std(deadline));
                 }
@@ -225,10 +243,10 @@ impl<F: Fulfil> Driver<F> {
         Event::Woken { step, lane }
     }
 
-    fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
-        let now = Instant::now();
+    /// The step as one that has begun.
+    fn begun(&mut self, step: StepIx) -> &mut Open {
         let Driver { open, plan, journal, .. } = self;
-        let open = open.entry(step).or_insert_with(|| {
+        open.entry(step).or_insert_with(|| {
             let step = &plan.steps[step.0 as usize];
             journal.append(Entry::StepStarted(v1::StepStarted {
                 step_id: step.id.clone(),
@@ -243,8 +261,22 @@ impl<F: Fulfil> Driver<F> {
                 { attributes::OBJECT_KIND } = step.component.kind,
                 { attributes::OUTCOME } = Empty,
             );
-            Open { started: now, span, units: HashMap::new(), targets: Vec::new() }
-        });
+            let started = Instant::now();
+            Open { started, span, units: HashMap::new(), targets: Vec::new(), needs: Vec::new() }
+        })
+    }
+
+    fn prepare(&mut self, step: StepIx, lane: Lane) {
+        let span = self.begun(step).span.clone();
+        let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
+        let work = async { Worked { attempt: None, needs: preparation.await } };
+        let task = self.tasks.spawn(work.instrument(span));
+        self.at_work.insert(task.id(), (step, lane, Task::Preparation));
+    }
+
+    fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
+        let now = Instant::now();
+        let open = self.begun(step);
         let unit = open.units.entry(lane).or_insert_with(|| Unit {
             started: now,
             sent: 0,
@@ -253,14 +285,21 @@ impl<F: Fulfil> Driver<F> {
             checked: Vec::new(),
             last: None,
         });
-        let progress = Progress { step, lane, control: self.control.clone() };
         let lost_since = unit.lost.then_some(unit.started);
         let span = open.span.clone();
+        let progress = Progress { step, lane, control: self.control.clone() };
         let without = self.without(step, lane);
         let stop = self.stop.clone();
+        let told = progress.clone();
         let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress, stop };
-        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(span));
-        self.at_work.insert(task.id(), (step, lane));
+        let fulfil = self.fulfil.clone();
+        let work = async move {
+            let attempt = fulfil.clone().attempt(order).await;
+            let needs = if attempt.result.is_ok() { fulfil.clear_up(told).await } else { Vec::new() };
+            Worked { attempt: Some(attempt), needs }
+        };
+        let task = self.tasks.spawn(work.instrument(span));
+        self.at_work.insert(task.id(), (step, lane, Task::Attempt));
     }
 
     /// Steps that had to end before this one and did not succeed on this lane; whether they failed for certain.
@@ -278,17 +317,13 @@ impl<F: Fulfil> Driver<F> {
         missing.collect()
     }
 
-    fn joined(&mut self, joined: Result<(Id, Attempt), JoinError>) -> Event {
+    fn joined(&mut self, joined: Result<(Id, Worked), JoinError>) -> Event {
         let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let (step, lane) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
-        let attempt = joined.map_or_else(
-            |_| {
-                // The panic hook has logged it. What it says may hold anything, so it is not passed on.
-                let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
-                Attempt::ended(Verdict::Refused(failure))
-            },
-            |(_, attempt)| attempt,
-        );
+        let (step, lane, task) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
+        let worked = joined.map_or_else(|_| self.panicked(step, task), |(_, worked)| worked);
+        let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
+        open.needs.extend(worked.needs);
+        let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
         self.adapt(lane, &attempt);
         let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
         let unit = open.units.get_mut(&lane).expect("a unit is known while its tasks run");
@@ -310,6 +345,27 @@ impl<F: Fulfil> Driver<F> {
         };
         unit.last = Some(last);
         Event::Ended { step, lane, end }
+    }
+
+    /// What a task came to that ended by a panic. The panic hook has logged it; what it says may hold anything, so it is not
+    /// passed on.
+    fn panicked(&self, step: StepIx, task: Task) -> Worked {
+        match task {
+            Task::Attempt => {
+                let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
+                Worked { attempt: Some(Attempt::ended(Verdict::Refused(failure))), needs: Vec::new() }
+            }
+            Task::Preparation => {
+                let text = "an internal error ended the work on what this component needs";
+                let told = v1::PrerequisiteResult {
+                    chart: self.plan.steps[step.0 as usize].chart.as_ref().map(report::chart),
+                    outcome: v1::Outcome::Failed.into(),
+                    error: Some(report::failure(&Failure::new(Reason::Internal, text))),
+                    ..Default::default()
+                };
+                Worked { attempt: None, needs: vec![told] }
+            }
+        }
     }
 
     /// Moves the bound of the lane with what the cluster answered.
@@ -401,7 +457,7 @@ impl<F: Fulfil> Driver<F> {
             outcome: outcome.into(),
             ..Default::default()
         };
-        let because = match ending {
+        let mut because = match ending {
             Ending::Succeeded => String::new(),
             Ending::Failed | Ending::Indeterminate => {
                 self.failures.get(&ix).map(|failure| failure.message.clone()).unwrap_or_default()
@@ -428,6 +484,11 @@ impl<F: Fulfil> Driver<F> {
                 open.targets.sort_by_key(position);
                 result.elapsed = report::duration(open.started.elapsed());
                 result.targets = open.targets;
+                open.needs.sort_by_key(|need| plan.clusters.iter().position(|it| *it == need.cluster));
+                result.prerequisites = open.needs;
+                if ending != Ending::Succeeded {
+                    because.extend(result.prerequisites.iter().filter_map(report::missing));
+                }
                 open.span.record(attributes::OUTCOME, report::outcome_name(outcome));
                 if ending != Ending::Succeeded {
                     open.span.record(common::OTEL_STATUS_CODE, "error");

@@ -16,9 +16,10 @@ use crate::{
     attributes,
     cluster::{
         self, Cluster,
-        access::{Access, Source},
+        access::{Access, Reader, Source},
     },
-    fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
+    fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
+    helm::Helm,
     intake::{self, Accepted, Intake},
     journal::Journal,
     limit::{Limit, Limits},
@@ -45,6 +46,7 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) adapters: Arc<Adapters>,
+    pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
     /// None keeps runs apart within this process alone.
     pub(crate) locking: Option<Locking>,
@@ -125,7 +127,6 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         clusters = plan.clusters.join(","),
         "plan received"
     );
-    refuse_what_is_not_there(&plan)?;
     let span = tracing::info_span!(
         "run",
         { common::OTEL_NAME } = "run",
@@ -137,6 +138,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::OUTCOME } = Empty,
     );
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
+    let for_helm = for_helm(&shared.access, &plan, &access);
     let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
@@ -154,7 +156,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    let setting = Setting { clusters, kubeconfigs, locks };
+    let setting = Setting { clusters, kubeconfigs, for_helm, locks };
     begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
 }
@@ -174,16 +176,6 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
             Err(error) => return Err(refuse::intake(&error)),
         }
     }
-}
-
-/// What later work fills is refused with a sentence; it never pretends.
-fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
-    let missing = if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
-        "include_dependencies is not implemented yet; plan without it"
-    } else {
-        return Ok(());
-    };
-    Err(refuse::plain(Reason::NotImplemented, missing))
 }
 
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
@@ -215,12 +207,23 @@ fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<S
     let mut unusable = Vec::new();
     let mut kubeconfigs = Vec::with_capacity(sources.len());
     for (name, source) in plan.clusters.iter().zip(sources) {
-        match access.kubeconfig(name, source) {
+        match access.kubeconfig(name, source, Reader::Adapter) {
             Ok(kubeconfig) => kubeconfigs.push(kubeconfig),
             Err(error) => unusable.push((name, error.to_string())),
         }
     }
     if unusable.is_empty() { Ok(kubeconfigs) } else { Err(refuse::clusters(&unusable)) }
+}
+
+/// What helm needs to reach the clusters, as far as it can be given that: if not, its charts are not installed, and nothing else
+/// comes of it (S13). Nothing where there are no charts.
+fn for_helm(access: &Access, plan: &Plan, sources: &[Source]) -> Vec<Result<String, String>> {
+    if plan.steps.iter().all(|step| step.chart.is_none()) {
+        return Vec::new();
+    }
+    let each = plan.clusters.iter().zip(sources);
+    each.map(|(name, source)| access.kubeconfig(name, source, Reader::Helm).map_err(|error| error.to_string()))
+        .collect()
 }
 
 /// What a run works with.
@@ -229,6 +232,8 @@ struct Setting {
     clusters: Vec<Arc<Cluster>>,
     /// By lane, for adapters; empty where none is called.
     kubeconfigs: Vec<String>,
+    /// By lane, for helm; empty where there are no charts.
+    for_helm: Vec<Result<String, String>>,
     locks: Locks,
 }
 
@@ -237,7 +242,7 @@ fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    Setting { clusters, kubeconfigs, locks }: Setting,
+    Setting { clusters, kubeconfigs, for_helm, locks }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -256,6 +261,7 @@ fn begin(
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         direct: Direct::new(plan.clone(), clusters.clone()),
+        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone()),
         adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };

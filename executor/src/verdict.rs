@@ -51,6 +51,11 @@ pub(crate) enum Reason {
     AdapterUnreachable,
     AdapterFailed,
     AdapterTimeout,
+    HelmMissing,
+    ChartUnfetchable,
+    ChartRefused,
+    ChartPending,
+    ChartFailed,
 }
 
 impl Reason {
@@ -91,6 +96,11 @@ impl Reason {
             Self::AdapterUnreachable => "ADAPTER_UNREACHABLE",
             Self::AdapterFailed => "ADAPTER_FAILED",
             Self::AdapterTimeout => "ADAPTER_TIMEOUT",
+            Self::HelmMissing => "HELM_MISSING",
+            Self::ChartUnfetchable => "CHART_UNFETCHABLE",
+            Self::ChartRefused => "CHART_REFUSED",
+            Self::ChartPending => "CHART_PENDING",
+            Self::ChartFailed => "CHART_FAILED",
         }
     }
 
@@ -111,6 +121,8 @@ impl Reason {
             | Self::FinalizersPending
             | Self::AdapterUnreachable
             | Self::AdapterTimeout
+            | Self::ChartUnfetchable
+            | Self::ChartPending
             | Self::Cancelled => true,
             Self::Conflict
             | Self::Immutable
@@ -130,6 +142,9 @@ impl Reason {
             | Self::Protected
             | Self::NotFound
             | Self::AdapterFailed
+            | Self::HelmMissing
+            | Self::ChartRefused
+            | Self::ChartFailed
             | Self::Internal => false,
         }
     }
@@ -373,6 +388,8 @@ pub(crate) struct Provided<'a> {
     pub(crate) namespace: Option<Provider<'a>>,
     /// The role that it binds.
     pub(crate) role: Option<Provider<'a>>,
+    /// Whether a chart is installed before the component, which may bring its kind or its namespace.
+    pub(crate) chart: bool,
     /// Whether the run creates a missing namespace by itself.
     pub(crate) creates_namespaces: bool,
     pub(crate) dry_run: bool,
@@ -408,6 +425,9 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
         Some(Provider { state: ProviderState::Sound, .. }) => verdict,
         None if provided.dry_run && failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
             cannot_tell(&failure, &format!("namespace {namespace} would be created first"))
+        }
+        None if provided.dry_run && provided.chart => {
+            cannot_tell(&failure, &format!("{}; the chart that it needs would be installed first", failure.message))
         }
         None if provided.dry_run => Verdict::Refused(failure),
         None => verdict,
@@ -692,7 +712,8 @@ mod tests {
         let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None);
         let told = |state, dry_run| {
             let kind = Some(Provider { component: "definition", state });
-            let provided = Provided { kind, namespace: None, role: None, creates_namespaces: false, dry_run };
+            let provided =
+                Provided { kind, namespace: None, role: None, chart: false, creates_namespaces: false, dry_run };
             in_light_of(provided, unknown(), &subject())
         };
         assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);

@@ -213,6 +213,7 @@ impl Direct {
             kind: direct.kind_by.map(provider),
             namespace: direct.namespace_by.map(provider),
             role: direct.role_by.map(provider),
+            chart: self.plan.steps[order.step.0 as usize].chart.is_some(),
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,
         };

@@ -26,7 +26,7 @@ use super::{
 use crate::sandbox::certs::Identity;
 
 /// What terminates TLS, for the protocols that it shall offer.
-pub(super) fn acceptor(identity: &Identity, protocols: &[&str]) -> anyhow::Result<TlsAcceptor> {
+pub(crate) fn acceptor(identity: &Identity, protocols: &[&str]) -> anyhow::Result<TlsAcceptor> {
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -41,6 +41,8 @@ pub enum Tool {
     Buf,
     /// Our own reference adapter, always built from its source here.
     Adapter,
+    /// An OCI registry for charts, always built from its source here.
+    Registry,
 }
 
 /// What is known about a tool: how to recognise a good one, and how to build it.
@@ -58,7 +60,7 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Adapter,
         Self::Buf,
         Self::Etcd,
@@ -70,6 +72,7 @@ impl Tool {
         Self::KubeScheduler,
         Self::Kubectl,
         Self::Kwok,
+        Self::Registry,
     ];
 
     /// Returns the program's name, as typed on a command line.
@@ -117,6 +120,7 @@ impl Tool {
                 facts("helm", &["version", "--short"], Some((4, 0)), "helm", "helm.sh/helm/v4/cmd/helm", "", 95)
             }
             Self::Adapter => facts("adapter", &[], None, "adapter", "switchyard.test/adapter", "", 60),
+            Self::Registry => facts("registry", &[], None, "registry", "switchyard.test/registry", "", 15),
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
     }
@@ -183,7 +187,7 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    if tool == Tool::Adapter {
+    if matches!(tool, Tool::Adapter | Tool::Registry) {
         // Whatever else is called so is not ours.
         return None;
     }

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod demo;
+mod dependencies;
 mod deploy;
 mod design;
 mod dry_run;
