@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
-use crate::design::{Component, Field, Position};
-use crate::document::{At, Node, Path, Value};
+use crate::design::{Component, Components, Field, Position};
+use crate::document::{At, Map, Node, Path, Value};
 use crate::manifest::{self, Chosen, Identity};
 use crate::problem::{Kind, Problem, quoted};
 use crate::registry::{Chart, Found, Layers, Registrant};
@@ -45,7 +45,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// Takes every component in, and reports what is wrong with each by itself and with its identity.
     pub(super) fn take(
         &mut self,
-        components: Vec<Component<'t>>,
+        mut components: Components<'t>,
         registries: Layers<'r>,
         default_namespace: &'t str,
         problems: &mut Vec<Problem>,
@@ -53,9 +53,11 @@ impl<'t, 'r> Drafts<'t, 'r> {
     ) {
         // A field that could not be read has been reported; that it is missing as well needs no word.
         let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-        let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.len());
-        self.semantic.reserve(components.len());
-        for mut component in components {
+        let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.left());
+        self.semantic.reserve(components.left());
+        loop {
+            let told = problems.len();
+            let Some(mut component) = components.next(problems) else { break };
             match ids.entry(component.id.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert((component.name.clone(), component.at(Field::Id)));
@@ -77,14 +79,20 @@ impl<'t, 'r> Drafts<'t, 'r> {
             let mut check = Check {
                 component: &mut component,
                 unread: &unread,
+                told,
                 problems: &mut *problems,
                 warnings: &mut *warnings,
             };
             let (name, namespace, route, unusable) = check.draft(found, registries, default_namespace);
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
+            if route == Route::Direct {
+                // Only adapters get what is not said elsewhere. It is most of a design, so it goes at once.
+                component.rest = Map::default();
+            }
             self.semantic.push(Draft { component, displayed, name, namespace, route, unusable, registrant, chart });
         }
+        drop(ids);
         self.same_objects(problems);
     }
 
@@ -174,7 +182,10 @@ impl Component<'_> {
 /// The checks of one component.
 struct Check<'t, 'p> {
     component: &'p mut Component<'t>,
+    /// Fields that were told to be wrong before the components were looked at.
     unread: &'p HashSet<String>,
+    /// How many problems there were before this component.
+    told: usize,
     problems: &'p mut Vec<Problem>,
     warnings: &'p mut Vec<Warning>,
 }
@@ -218,7 +229,9 @@ impl<'t> Check<'t, '_> {
 
     fn missing(&mut self, kind: Kind, field: Field, what: &str) {
         let path = self.component.position.field(field).to_string();
-        if !self.unread.contains(&path) {
+        let unread =
+            self.unread.contains(&path) || self.problems[self.told..].iter().any(|problem| problem.field == path);
+        if !unread {
             self.report(kind, field, format!("{what}; give it one in `{path}`"));
         }
     }
