@@ -22,7 +22,8 @@ pub(super) struct Draft<'t, 'r> {
     /// The namespace of its object; none for kinds known to have none.
     pub(super) namespace: Option<Cow<'t, str>>,
     pub(super) route: Route,
-    pub(super) unusable: Option<Unusable>,
+    /// Boxed, because hardly any draft has one and all are moved about.
+    pub(super) unusable: Option<Box<Unusable>>,
     pub(super) registrant: Option<&'r Registrant>,
     pub(super) chart: Option<&'r Chart>,
 }
@@ -84,6 +85,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 warnings: &mut *warnings,
             };
             let (name, namespace, route, unusable) = check.draft(found, registries, default_namespace);
+            let unusable = unusable.map(Box::new);
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
             if route == Route::Direct {
@@ -129,7 +131,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// Addresses that cannot be dialled, one for each model that needs one.
     pub(super) fn bad_addresses(&self) -> Vec<BadAddress> {
         let bad = self.semantic.iter().filter_map(|draft| {
-            let unusable = draft.unusable.clone()?;
+            let unusable = draft.unusable.as_deref()?.clone();
             Some(BadAddress { model: draft.component.model.to_string(), unusable })
         });
         bad.collect::<BTreeSet<_>>().into_iter().collect()
@@ -138,7 +140,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// In a dry run an address that cannot be dialled is only worth a word (D21).
     pub(super) fn warn_of_addresses(&self, warnings: &mut Vec<Warning>) {
         for draft in &self.semantic {
-            let Some(Unusable { registrant, address, why }) = &draft.unusable else { continue };
+            let Some(Unusable { registrant, address, why }) = draft.unusable.as_deref() else { continue };
             let message = format!(
                 "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}. A run that is not \
                  dry would be refused",
