@@ -16,6 +16,10 @@ use switchyard_planner::plan::plan;
 use switchyard_planner::registry::{Layers, Registry};
 use switchyard_proto::v1;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Clone, Copy)]
 enum Shape {
     Chain,
