@@ -43,8 +43,14 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{
-    adapter::Adapters, cluster::access::Access, helm::Helm, limit::Limits, locks::Locking, runs::Runs,
-    service::Executor, session::Shared,
+    adapter::Adapters,
+    cluster::{access::Access, discovery::Known},
+    helm::Helm,
+    limit::Limits,
+    locks::Locking,
+    runs::Runs,
+    service::Executor,
+    session::Shared,
 };
 
 /// Path of the method whose plan may name the trace that the call belongs to.
@@ -136,6 +142,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {
         access,
+        known: Known::default(),
         adapters: Arc::new(Adapters::new(tls)),
         helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),

@@ -17,6 +17,7 @@ use crate::{
     cluster::{
         self, Cluster,
         access::{Access, Reader, Source},
+        discovery::Known,
     },
     fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
     helm::Helm,
@@ -45,6 +46,8 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
+    /// What the runs before learned of their clusters' kinds.
+    pub(crate) known: Known,
     pub(crate) adapters: Arc<Adapters>,
     pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
@@ -139,7 +142,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     );
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
     let for_helm = for_helm(&shared.access, &plan, &access);
-    let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
+    let clusters = prove(shared, &plan, &access).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
     }
@@ -179,11 +182,15 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
 }
 
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
-async fn prove(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<Arc<Cluster>>, Status> {
+async fn prove(
+    Shared { access, known, .. }: &Shared,
+    plan: &Plan,
+    sources: &[Source],
+) -> Result<Vec<Arc<Cluster>>, Status> {
     let by = Instant::now() + PROOF;
     let proofs = plan.clusters.iter().zip(sources).map(|(name, source)| async move {
         let config = access.config(name, source).await?;
-        Cluster::connect(name, &config, by).await
+        Cluster::connect(name, &config, known.of(Access::asker(name, source)), by).await
     });
     let mut clusters: Vec<Arc<Cluster>> = Vec::with_capacity(plan.clusters.len());
     let mut unusable = Vec::new();

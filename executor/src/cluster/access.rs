@@ -10,6 +10,9 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::discovery::Asker;
 
 /// Largest kubeconfig that is read, in bytes.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
@@ -105,6 +108,16 @@ impl Access {
             }
             Source::Name => self.own(name, || format!("no access to `{name}` was sent")).await,
         }
+    }
+
+    /// Tells ways into clusters apart.
+    pub(crate) fn asker(name: &str, source: &Source) -> Asker {
+        let (how, what) = match source {
+            Source::Kubeconfig(text) => ("kubeconfig", text.as_str()),
+            Source::Context(context) => ("context", context.as_str()),
+            Source::Name => ("name", name),
+        };
+        Sha256::new().chain_update(how).chain_update([0]).chain_update(what).finalize().into()
     }
 
     /// A kubeconfig of that one cluster, with nothing else in it, for an adapter (D27) or for helm.

@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     /// Version of its API server.
     pub(crate) version: String,
     client: kube::Client,
-    discovery: Discovery,
+    discovery: Arc<Discovery>,
     watches: Watches,
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
     /// written since.
@@ -153,8 +153,14 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Cluster {
-    /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only.
-    pub(crate) async fn connect(name: &str, config: &Config, by: Instant) -> Result<Self, Error> {
+    /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only. `discovery` is
+    /// what is known of its kinds.
+    pub(crate) async fn connect(
+        name: &str,
+        config: &Config,
+        discovery: Arc<Discovery>,
+        by: Instant,
+    ) -> Result<Self, Error> {
         let server = without_credentials(&config.cluster_url);
         let connect = |version| {
             let breaker = Arc::new(Breaker::default());
@@ -165,7 +171,7 @@ impl Cluster {
             server,
             version: String::new(),
             client: connect(Version::Http2)?,
-            discovery: Discovery::default(),
+            discovery,
             watches: Watches::default(),
             baseline: None,
         };
@@ -310,7 +316,7 @@ impl Cluster {
     }
 
     /// Forgets what the group version was said to serve.
-    fn forget(&self, api_version: &str) {
+    pub(crate) fn forget(&self, api_version: &str) {
         self.discovery.forget(api_version);
     }
 
