@@ -51,7 +51,7 @@ const NOBODY_READS: u8 = 141;
 /// as one trace, and takes the design down again.
 ///
 /// Everything runs on this machine, on ports of its own, and is gone at the end: two Kubernetes clusters without real nodes, an
-/// adapter, Jaeger, the planner and the executor. What is missing is built first, once; that takes about ten minutes on two cores.
+/// adapter, Jaeger, the planner and the executor. What is missing is built first, once; that takes about eleven minutes on two cores.
 #[derive(Debug, clap::Parser)]
 #[command(name = "demo", bin_name = "cargo demo", version)]
 pub struct Args {
