@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path, process::Command};
 
-use switchyard_tests::sandbox::{Tool, Toolbox};
+use switchyard_tests::{
+    programs::Program,
+    sandbox::{Tool, Toolbox},
+};
 
 use crate::pair::Pair;
 
@@ -18,11 +21,15 @@ fn read(path: &str) -> String {
 async fn grpcurl_pipe_of_the_readme_works_as_printed() {
     let pair = Pair::shared().await;
     let readme = read("README.md");
+    // As the README starts it.
+    let registry = "tests/examples/registry.yaml";
+    assert!(readme.contains(&format!("switchyard-planner --registry {registry} &")), "{readme}");
+    let planner = Program::Planner.prepare().arg("--registry").arg(root().join(registry)).start().await.unwrap();
     let pipe = readme.split("```").find(|block| block.contains("PlannerService/Plan <")).unwrap();
     let pipe = pipe.trim_start_matches("sh");
     assert_eq!((pipe.matches("localhost:7001").count(), pipe.matches("localhost:7002").count()), (1, 1));
     let pipe = pipe
-        .replace("localhost:7001", &pair.planner.address().to_string())
+        .replace("localhost:7001", &planner.address().to_string())
         .replace("localhost:7002", &pair.executor.address().to_string());
     let tools = Toolbox::get(&[Tool::Grpcurl]).await.unwrap();
     let folder = tools.path(Tool::Grpcurl).unwrap().parent().unwrap().display().to_string();
