@@ -402,8 +402,8 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
     let Subject { cluster, kind, namespace, .. } = subject;
     let (provider, what) = match failure.reason {
         Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
-        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is")),
-        Reason::NotFound => (provided.role, "its role is".to_owned()),
+        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is created by")),
+        Reason::NotFound => (provided.role, "its role is created by".to_owned()),
         // A webhook with side effects says so instead of deciding (case 83).
         _ if provided.dry_run && failure.message.contains("does not support dry run") => {
             return cannot_tell(failure, &failure.message);
