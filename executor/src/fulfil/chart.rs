@@ -26,7 +26,7 @@ use super::{Needs, Progress};
 use crate::{
     cluster::{Cluster, Seen},
     helm::{self, Bounds, Call, Helm},
-    mask::{self, OfDesign, Secrets},
+    mask::{OfDesign, Secrets},
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
@@ -126,7 +126,7 @@ impl From<Failure> for Failed {
 impl Key {
     /// The chart's URL as it is shown.
     fn shown(&self) -> String {
-        mask::without_userinfo(&self.url)
+        switchyard_proto::without_userinfo(&self.url)
     }
 
     /// What marks a release of this chart.
