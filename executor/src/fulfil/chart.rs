@@ -15,7 +15,7 @@ use futures::future::join_all;
 use serde::Deserialize;
 use switchyard_proto::v1::{self, Change, Outcome};
 use tokio::{
-    sync::OnceCell,
+    sync::{OnceCell, OwnedMutexGuard},
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -288,6 +288,7 @@ impl Charts {
         let release = chart.about.name.clone();
         let failed =
             |reason, text: String| Failed { release: release.clone(), ..Failed::from(Failure::new(reason, text)) };
+        let _alone = self.alone(task, &release).await?;
         let history = self.history(task, &release).await?;
         let place = format!("release {release} in namespace {} of cluster {}", key.namespace, cluster.name);
         let Some(last) = history.last() else {
@@ -412,6 +413,7 @@ impl Charts {
             return Ok(Done { change: Change::Removed, release: names, note: "it would be removed".into() });
         }
         for release in &ours {
+            let _alone = self.alone(task, release).await?;
             let arguments = vec![release.clone(), "--wait=hookOnly".into()];
             if let Err(error) = self.helm(task, release, "uninstall", arguments).await {
                 let text = format!("release {release} in namespace {} was not removed", key.namespace);
@@ -487,6 +489,15 @@ impl Charts {
         serde_json::from_str(&told).map_err(|_| {
             Failure::new(Reason::ChartFailed, format!("{what}: helm answered something else than was asked for")).into()
         })
+    }
+
+    /// Keeps other runs of this process from the release.
+    async fn alone(&self, task: &Task<'_>, release: &str) -> Result<OwnedMutexGuard<()>, Failed> {
+        let Task { key, cluster, bounds, .. } = task;
+        let place = [cluster.server.clone(), key.namespace.clone(), release.to_owned()];
+        let what = format!("release {release} in namespace {} of cluster {}", key.namespace, cluster.name);
+        let what = format!("{what} is being worked on by another run");
+        self.helm.alone(place, *bounds).await.map_err(|error| self.failed(task, Reason::ChartPending, &what, error))
     }
 
     /// Runs helm on the cluster.
