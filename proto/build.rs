@@ -17,8 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Encoded by protox itself: going through prost-types would drop options such as `debug_redact`.
     fs::write(out.join("descriptor.bin"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure()
-        // These hold kubeconfigs, designs or manifests: their Debug is written by hand and says nothing of the content.
+        // These hold kubeconfigs, designs, manifests or credentials: their Debug is written by hand and says nothing of these.
         .skip_debug([
+            ".switchyard.v1.Chart",
             ".switchyard.v1.Design",
             ".switchyard.v1.Design.source",
             ".switchyard.v1.DirectRoute",

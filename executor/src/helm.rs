@@ -7,12 +7,14 @@
 //! later install (case 97).
 
 use std::{
+    collections::BTreeMap,
     env,
     fs::Permissions,
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, Weak},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
@@ -21,7 +23,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
-    sync::Semaphore,
+    sync::{OwnedMutexGuard, Semaphore},
     time::{Duration, Instant, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -49,7 +51,14 @@ pub(crate) struct Helm {
     /// None looks for it in `PATH`.
     program: Option<PathBuf>,
     permits: Semaphore,
+    /// Releases that somebody is at work on.
+    busy: Mutex<BTreeMap<Release, Weak<Busy>>>,
 }
+
+/// A release: the URL of its cluster's API server, its namespace and its name.
+pub(crate) type Release = [String; 3];
+
+type Busy = tokio::sync::Mutex<()>;
 
 /// One call of it.
 pub(crate) struct Call<'a> {
@@ -139,7 +148,29 @@ impl Call<'_> {
 impl Helm {
     /// The program at a path, or the one that `PATH` leads to when it is needed.
     pub(crate) fn new(program: Option<PathBuf>) -> Self {
-        Self { program, permits: Semaphore::new(AT_ONCE) }
+        Self { program, permits: Semaphore::new(AT_ONCE), busy: Mutex::default() }
+    }
+
+    /// Waits until nobody else of this process is at work on a release, and keeps others from it for as long as the answer lives.
+    /// Helm itself would refuse the second, and two designs that are deployed together may well need the same chart.
+    pub(crate) async fn alone(&self, release: Release, bounds: Bounds<'_>) -> Result<OwnedMutexGuard<()>, Error> {
+        let busy = {
+            let mut busy = self.busy.lock().expect("nothing panics while it holds the lock");
+            busy.retain(|_, one| one.strong_count() > 0);
+            match busy.get(&release).and_then(Weak::upgrade) {
+                Some(one) => one,
+                None => {
+                    let one = Arc::<Busy>::default();
+                    busy.insert(release, Arc::downgrade(&one));
+                    one
+                }
+            }
+        };
+        let given = bounds.left();
+        tokio::select! {
+            alone = timeout_at(bounds.until, busy.lock_owned()) => alone.map_err(|_| Error::Late(given)),
+            () = bounds.stop.cancelled() => Err(Error::Stopped),
+        }
     }
 
     /// Runs helm to its end and gives what it wrote to its standard output.

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
+use switchyard_proto::userinfo;
 
 const MASK: &str = "[redacted]";
 /// A value as short as this is masked only where it stands in quotes: elsewhere it would tear holes into words.
@@ -198,20 +199,6 @@ fn collect(value: &Value, found: &mut Vec<String>) {
         Value::String(text) => found.push(text.clone()),
         Value::Number(number) => found.push(number.to_string()),
         Value::Null | Value::Bool(_) => {}
-    }
-}
-
-/// The part of a URL that may hold credentials, with the `@` left out.
-pub(crate) fn userinfo(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    Some(authority.rsplit_once('@')?.0)
-}
-
-/// The URL without credentials.
-pub(crate) fn without_userinfo(url: &str) -> String {
-    match userinfo(url) {
-        Some(userinfo) => url.replacen(&format!("{userinfo}@"), "", 1),
-        None => url.to_owned(),
     }
 }
 

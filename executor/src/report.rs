@@ -11,7 +11,6 @@ use switchyard_proto::v1;
 use crate::{
     cluster::Change,
     diff::FieldDiff,
-    mask,
     plan::{Plan, Step, Work},
     schedule::{Ending, StepIx, UnitOutcome},
     verdict::Failure,
@@ -52,7 +51,7 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
 
 /// A chart as it is shown: without the credentials that its URL may hold.
 pub(crate) fn chart(chart: &v1::Chart) -> v1::Chart {
-    v1::Chart { url: mask::without_userinfo(&chart.url), ..chart.clone() }
+    v1::Chart { url: switchyard_proto::without_userinfo(&chart.url), ..chart.clone() }
 }
 
 /// What is added to the reason of a component that did not succeed, if something that it needs is not there either (case 105).

@@ -6,6 +6,8 @@
 pub mod digest;
 mod redact;
 
+pub use redact::{userinfo, without_userinfo};
+
 /// Package `switchyard.v1`: the contract of the planner and of the executor.
 #[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
 pub mod v1 {

@@ -1,13 +1,38 @@
-//! `Debug` for messages that carry kubeconfigs, designs or manifests (D25): says who and where, never what.
+//! `Debug` for messages that carry kubeconfigs, designs, manifests or credentials (D25): says who and where, never what.
 
 use std::fmt;
 
 use crate::{
     meshes::{ProcessOamRequest, ProvisionRequest},
     v1::{
-        AdapterRoute, ClusterAccess, Design, DirectRoute, ExecuteRequest, cluster_access, design, execute_request::Part,
+        AdapterRoute, Chart, ClusterAccess, Design, DirectRoute, ExecuteRequest, cluster_access, design,
+        execute_request::Part,
     },
 };
+
+/// Returns the part of a URL that may hold credentials, the `@` behind it left out.
+pub fn userinfo(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    Some(authority.rsplit_once('@')?.0)
+}
+
+/// Returns a URL as it may be shown: without credentials.
+pub fn without_userinfo(url: &str) -> String {
+    match userinfo(url) {
+        Some(userinfo) => url.replacen(&format!("{userinfo}@"), "", 1),
+        None => url.to_owned(),
+    }
+}
+
+impl fmt::Debug for Chart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chart")
+            .field("url", &without_userinfo(&self.url))
+            .field("version", &self.version)
+            .field("namespace", &self.namespace)
+            .finish()
+    }
+}
 
 impl fmt::Debug for ClusterAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,6 +132,7 @@ mod tests {
                 ClusterAccess { name: "c".into(), source: Some(cluster_access::Source::Kubeconfig(CANARY.into())) }
             ),
             format!("{:?}", Design { source: Some(design::Source::Document(CANARY.into())) }),
+            format!("{:?}", Chart { url: format!("https://u:{CANARY}@h/x"), ..Default::default() }),
             format!("{:?}", DirectRoute { manifest: CANARY.into(), ..Default::default() }),
             format!("{:?}", AdapterRoute { declaration: CANARY.into(), ..Default::default() }),
             format!("{:?}", ProcessOamRequest { kube_configs: vec![CANARY.into()], ..Default::default() }),
@@ -114,6 +140,18 @@ mod tests {
         ];
         for text in shown {
             assert!(!text.contains(CANARY), "{text}");
+        }
+    }
+
+    #[test]
+    fn url_is_shown_without_credentials_and_otherwise_whole() {
+        for (url, shown) in [
+            ("https://user:p%40ss@host:5000/a/b.tgz?c=d@e", "https://host:5000/a/b.tgz?c=d@e"),
+            ("oci://token@host/a", "oci://host/a"),
+            ("oci://host/a@sha256:0", "oci://host/a@sha256:0"),
+            ("no url", "no url"),
+        ] {
+            assert_eq!(without_userinfo(url), shown);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! nothing is ever removed that somebody else installed.
 
 mod fetch;
+mod release;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,6 @@ use std::{
 };
 
 use futures::future::join_all;
-use serde::Deserialize;
 use switchyard_proto::v1::{self, Change, Outcome};
 use tokio::{
     sync::OnceCell,
@@ -21,29 +21,23 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::fetch::Fetched;
+use self::{fetch::Fetched, release::Put};
 use super::{Needs, Progress};
 use crate::{
     cluster::{Cluster, Seen},
-    helm::{self, Bounds, Call, Helm},
-    mask::{self, OfDesign, Secrets},
+    helm::{self, Bounds, Helm},
+    mask::{OfDesign, Secrets},
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
-    verdict::{self, Failure, Reason, Subject},
+    verdict::{Failure, Reason, Subject},
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
 /// itself gives its hooks.
 const BUDGET: Duration = Duration::from_secs(300);
-/// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.
-const MEMORY: u64 = 1024 * 1024 * 1024;
 /// Label on releases that says which chart they were installed from.
 const MARK: &str = "switchyard.chart";
-/// Helm's pins: what its versions and their defaults do not agree on (case 104). Objects that are not helm's are not taken over
-/// (case 100). Values are the chart's own, so its schema guards nothing, and could make helm read from elsewhere.
-const PINS: [&str; 4] =
-    ["--server-side=true", "--force-conflicts=false", "--wait=hookOnly", "--skip-schema-validation"];
 
 /// One chart in one namespace of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,24 +93,6 @@ struct Failed {
     release: String,
 }
 
-/// A line of what `helm list` says.
-#[derive(Deserialize)]
-struct Listed {
-    name: String,
-    status: String,
-}
-
-/// A line of what `helm history` says, oldest first.
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct Revision {
-    status: String,
-    /// Name and version.
-    chart: String,
-    description: String,
-}
-
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self { outcome: Outcome::Failed, failure, release: String::new() }
@@ -126,7 +102,7 @@ impl From<Failure> for Failed {
 impl Key {
     /// The chart's URL as it is shown.
     fn shown(&self) -> String {
-        mask::without_userinfo(&self.url)
+        switchyard_proto::without_userinfo(&self.url)
     }
 
     /// What marks a release of this chart.
@@ -288,36 +264,38 @@ impl Charts {
         let release = chart.about.name.clone();
         let failed =
             |reason, text: String| Failed { release: release.clone(), ..Failed::from(Failure::new(reason, text)) };
+        let _alone = self.alone(task, &release).await?;
         let history = self.history(task, &release).await?;
         let place = format!("release {release} in namespace {} of cluster {}", key.namespace, cluster.name);
         let Some(last) = history.last() else {
             return match upgrades {
                 true if let Some(done) = self.present(task).await => Ok(done),
-                _ => self.put(task, &chart, "install", &[]).await,
+                _ => self.put(task, &chart, Put::Install).await,
             };
         };
         let worked_once = history.iter().any(|revision| ["deployed", "superseded"].contains(&revision.status.as_str()));
         match last.status.as_str() {
             "deployed" if upgrades && last.chart != format!("{release}-{}", chart.about.version) => {
-                self.put(task, &chart, "upgrade", &[]).await
+                self.put(task, &chart, Put::Upgrade).await
             }
             "deployed" => {
                 let note = format!("installed already, from {}", last.chart);
                 Ok(Done { change: Change::Unchanged, release, note })
             }
-            "failed" if worked_once && upgrades => self.put(task, &chart, "upgrade", &[]).await,
+            "failed" if worked_once && upgrades => self.put(task, &chart, Put::Upgrade).await,
             "failed" if worked_once => {
                 let why = self.masked(task, &last.description);
                 let text =
                     format!("the last upgrade of {place} failed: {why}; set upgrade_dependencies to try it again");
                 Err(failed(Reason::ChartFailed, text))
             }
-            // Not as an upgrade: that would leave out what the chart does before it is installed.
-            "failed" | "uninstalled" => self.put(task, &chart, "install", &["--replace"]).await,
+            "failed" | "uninstalled" => self.put(task, &chart, Put::InstallAnew).await,
             status if status.starts_with("pending") || status == "uninstalling" => {
+                // Whoever had a release that works does not want it removed.
+                let how = if worked_once { "rollback" } else { "uninstall" };
                 let text = format!(
-                    "{place} is {status}: helm is at work on it, or was cut short; if it stays so, remove it with \
-                     `helm uninstall {release} --namespace {}` and deploy again",
+                    "{place} is {status}: helm is at work on it, or was cut short; if it stays so, run \
+                     `helm {how} {release} --namespace {}` and deploy again",
                     key.namespace
                 );
                 Err(failed(Reason::ChartPending, text))
@@ -326,65 +304,8 @@ impl Charts {
         }
     }
 
-    /// Installs or upgrades, or asks the cluster what either would come to.
-    async fn put(
-        &self,
-        task: &Task<'_>,
-        chart: &Fetched,
-        command: &'static str,
-        flags: &[&str],
-    ) -> Result<Done, Failed> {
-        let Task { key, cluster, .. } = task;
-        let release = chart.about.name.as_str();
-        let mut arguments = vec![release.to_owned(), chart.path.display().to_string()];
-        arguments.extend(PINS.iter().chain(flags).map(|flag| (*flag).to_owned()));
-        arguments.push("--hide-notes".into());
-        if command == "install" {
-            // The namespace as Meshery does it: a chart often has one of its own. An upgrade keeps the mark of a release that
-            // has it, and gives none to one that somebody else installed.
-            arguments.extend([format!("--labels={}", key.mark()), "--create-namespace".into()]);
-        }
-        if self.plan.dry_run {
-            arguments.extend(["--dry-run=server".into(), "--hide-secret".into()]);
-        }
-        let change = if command == "install" { Change::Created } else { Change::Configured };
-        let of = format!("{release}-{}", chart.about.version);
-        let error = match self.helm(task, release, command, arguments).await {
-            Ok(_) => {
-                let note = match (self.plan.dry_run, command) {
-                    (true, "install") => format!("{of} would be installed"),
-                    (true, _) => format!("it would be upgraded to {of}"),
-                    (false, "install") => format!("{of} was installed"),
-                    // Helm installs definitions and never touches them again (case 99).
-                    (false, _) if chart.about.has_definitions => {
-                        format!("it was upgraded to {of}, without the definitions in its crds, which stay as they are")
-                    }
-                    (false, _) => format!("it was upgraded to {of}"),
-                };
-                return Ok(Done { change, release: release.into(), note });
-            }
-            Err(error) => error,
-        };
-        let would = if self.plan.dry_run { "would not be" } else { "was not" };
-        let text = format!(
-            "{of} {would} {command}{} as release {release} in namespace {} of cluster {}",
-            if command == "install" { "ed" } else { "d" },
-            key.namespace,
-            cluster.name
-        );
-        let mut failed = self.failed(task, Reason::ChartFailed, &text, error);
-        failed.release = release.into();
-        // What a chart brings along is not there in a dry run, so what stands on it cannot be told (D20).
-        if self.plan.dry_run && failed.failure.message.contains("no matches for kind") {
-            failed.outcome = Outcome::Indeterminate;
-            failed.failure.message = format!("cannot tell in a dry run: {}", failed.failure.message);
-        }
-        Err(failed)
-    }
-
     /// Leaves the release where it is, or removes it, if nothing of the design on this cluster needs it any more (D17).
     async fn let_go(&self, task: &Task<'_>, others: &[&str]) -> Result<Done, Failed> {
-        let key = task.key;
         let removes = self.plan.options.remove_dependencies;
         let left = |release: String, why: String| {
             let what = if release.is_empty() { "its release".to_owned() } else { format!("release {release}") };
@@ -412,11 +333,7 @@ impl Charts {
             return Ok(Done { change: Change::Removed, release: names, note: "it would be removed".into() });
         }
         for release in &ours {
-            let arguments = vec![release.clone(), "--wait=hookOnly".into()];
-            if let Err(error) = self.helm(task, release, "uninstall", arguments).await {
-                let text = format!("release {release} in namespace {} was not removed", key.namespace);
-                return Err(Failed { release: release.into(), ..self.failed(task, Reason::ChartFailed, &text, error) });
-            }
+            self.take_away(task, release).await?;
         }
         Ok(Done { change: Change::Removed, release: names, note: String::new() })
     }
@@ -460,54 +377,6 @@ impl Charts {
         Some(Done { change: Change::Unchanged, release: String::new(), note })
     }
 
-    /// Releases in the namespace that were installed from here, from this chart.
-    async fn ours(&self, task: &Task<'_>) -> Result<Vec<Listed>, Failed> {
-        let arguments = vec![format!("--selector={}", task.key.mark()), "--output=json".into()];
-        let listed = self.helm(task, "", "list", arguments).await;
-        self.read(task, "the releases of cluster", listed)
-    }
-
-    /// The revisions of a release; none if there is no such release.
-    async fn history(&self, task: &Task<'_>, release: &str) -> Result<Vec<Revision>, Failed> {
-        let arguments = vec![release.to_owned(), "--max=10".into(), "--output=json".into()];
-        match self.helm(task, release, "history", arguments).await {
-            Err(helm::Error::Refused(why)) if why.contains("release: not found") => Ok(Vec::new()),
-            told => self.read(task, "the history of the release on cluster", told),
-        }
-    }
-
-    fn read<T: for<'de> Deserialize<'de>>(
-        &self,
-        task: &Task<'_>,
-        what: &str,
-        told: Result<String, helm::Error>,
-    ) -> Result<T, Failed> {
-        let what = format!("{what} {} cannot be told", task.cluster.name);
-        let told = told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, error))?;
-        serde_json::from_str(&told).map_err(|_| {
-            Failure::new(Reason::ChartFailed, format!("{what}: helm answered something else than was asked for")).into()
-        })
-    }
-
-    /// Runs helm on the cluster.
-    async fn helm(
-        &self,
-        task: &Task<'_>,
-        release: &str,
-        command: &'static str,
-        mut arguments: Vec<String>,
-    ) -> Result<String, helm::Error> {
-        let kubeconfig = "kubeconfig";
-        arguments.push(format!("--kubeconfig={}", Call::file(kubeconfig)));
-        arguments.push(format!("--namespace={}", task.key.namespace));
-        let chart = task.key.shown();
-        let about = helm::About { chart: &chart, release, namespace: &task.key.namespace, cluster: &task.cluster.name };
-        let files = vec![(kubeconfig, task.kubeconfig.to_owned())];
-        let waits = ["install", "upgrade", "uninstall"].contains(&command);
-        let call = Call { command, arguments, waits, files, memory: MEMORY, about };
-        self.helm.call(&call, task.bounds).await
-    }
-
     /// Fetches the chart, once a run, and looks it over.
     async fn fetch(&self, key: &Key, bounds: Bounds<'_>) -> Result<Arc<Fetched>, Failed> {
         let cell = once(&self.fetched, &(key.url.clone(), key.version.clone()));
@@ -518,17 +387,6 @@ impl Charts {
                 .map_err(|failure| Failure { message: Secrets::of_url(&key.url).mask(&failure.message), ..failure })
         });
         Ok(fetched.await.clone()?)
-    }
-
-    fn failed(&self, task: &Task<'_>, reason: Reason, what: &str, error: helm::Error) -> Failed {
-        let failure = failure(reason, what, error);
-        Failure { message: self.masked(task, &failure.message), ..failure }.into()
-    }
-
-    /// What helm says without what is secret in the design, the kubeconfig and the chart's URL.
-    fn masked(&self, task: &Task<'_>, text: &str) -> String {
-        let text = Secrets::around(b"", &self.secrets).mask(&verdict::capped(text));
-        Secrets::of_url(&task.key.url).mask(&Secrets::of_kubeconfig(task.kubeconfig).mask(&text))
     }
 }
 

@@ -11,7 +11,7 @@ impl Archive {
     /// Begins with what makes it a chart of this name.
     pub fn new(name: &str) -> anyhow::Result<Self> {
         let about = format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
-        Self(Builder::new(GzEncoder::new(Vec::new(), Compression::best()))).entry(
+        Self(Builder::new(GzEncoder::new(Vec::new(), Compression::fast()))).entry(
             &format!("{name}/Chart.yaml"),
             EntryType::Regular,
             about.len() as u64,

@@ -99,7 +99,7 @@ async fn every_component_is_answered_and_nothing_changes() {
         .audit()
         .unwrap()
         .into_iter()
-        .filter(|event| event.is_write() && (event.uri.contains(&tag) || event.uri.contains("/behind")))
+        .filter(|event| event.is_write() && (event.uri.contains(&tag) || event.uri.contains(&existing)))
         .collect();
     assert!(writes.len() >= 4);
     let real: Vec<_> = writes.iter().filter(|event| !event.uri.contains("dryRun=All")).collect();

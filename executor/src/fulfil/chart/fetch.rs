@@ -10,7 +10,6 @@ use super::{Key, failure};
 use crate::{
     archive,
     helm::{self, Bounds, Call, Helm},
-    mask,
     verdict::{Failure, Reason},
 };
 
@@ -33,7 +32,8 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     if !key.version.is_empty() {
         arguments.push(format!("--version={}", key.version));
     }
-    let (flags, files) = mask::userinfo(&key.url).map(|userinfo| credentials(&shown, userinfo)).unwrap_or_default();
+    let (flags, files) =
+        switchyard_proto::userinfo(&key.url).map(|userinfo| credentials(&shown, userinfo)).unwrap_or_default();
     arguments.extend(flags);
     let about = helm::About { chart: &shown, ..Default::default() };
     let call = Call { command: "pull", arguments, waits: false, files, memory: MEMORY, about };

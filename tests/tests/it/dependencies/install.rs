@@ -66,6 +66,26 @@ async fn chart_is_installed_once_a_cluster_however_many_need_it() {
     assert_eq!(host.asked(&format!("{other}-1.0.0.tgz")), 1);
 }
 
+/// Two designs that are deployed together and need the same chart do not get in each other's way.
+#[tokio::test]
+async fn two_runs_that_need_one_chart_install_it_once() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_two_runs").await;
+    let name = unique("shared");
+    let url = stand.registry.push(&Chart::new(&name).config_map("settings", "a")).await.unwrap();
+    let request = |component: &str| {
+        let design = Design::new().needs("m", component, &namespace, &[]);
+        deploy(&design, &["east"], &[("m", &url, "")])
+    };
+    let (first, second) = tokio::join!(stand.run(request("first")), stand.run(request("second")));
+    let (first, second) = (need(&first, "first", "east"), need(&second, "second", "east"));
+    assert_eq!([first.outcome(), second.outcome()], [Outcome::Succeeded; 2], "{first:#?} {second:#?}");
+    let mut changes = [first.change(), second.change()];
+    changes.sort();
+    assert_eq!(changes, [Change::Created, Change::Unchanged]);
+    assert_eq!(releases(stand.pair.world.east(), &namespace).await, [one(&name, 1, "deployed")]);
+}
+
 /// D17: upgraded only when asked, and only when there is something newer.
 #[tokio::test]
 async fn chart_that_is_there_is_upgraded_only_when_asked() {
