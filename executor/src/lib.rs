@@ -16,6 +16,7 @@ mod journal;
 mod limit;
 mod locks;
 mod mask;
+mod metrics;
 mod plan;
 mod refuse;
 mod report;

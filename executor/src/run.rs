@@ -26,6 +26,7 @@ use crate::{
     fulfil::{Attempt, Checked, Done, Fulfil, Needs, Order, Progress, Ready},
     journal::Journal,
     limit::{Answer, Limit},
+    metrics,
     plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
@@ -509,6 +510,7 @@ impl<F: Fulfil> Driver<F> {
                 );
             }
         }
+        metrics::step_ended(outcome, step.route());
         self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
         self.journal.append(Entry::StepResult(result));
     }

@@ -25,6 +25,7 @@ use crate::{
     journal::Journal,
     limit::{Limit, Limits},
     locks::{Locking, Locks},
+    metrics::ActiveRun,
     plan::Plan,
     refuse,
     run::{self, Identity},
@@ -277,6 +278,7 @@ fn begin(
     let of_run = span.clone();
     shared.tasks.spawn(
         async move {
+            let _active = ActiveRun::begin();
             // Before the summary, so that who reads it can deploy again at once.
             let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), locks.release());
             let finished = tokio::select! {

@@ -51,7 +51,7 @@ pub struct ServeArgs {
     #[arg(long, env = "SWITCHYARD_LOG", value_name = "FILTER", default_value_t)]
     pub log: LogFilter,
 
-    /// Address and port for Prometheus to read /metrics from. Default: off. Not there yet: refused.
+    /// Address and port for Prometheus to read /metrics from, in plaintext; port 0 lets the kernel choose. Default: off.
     #[arg(long, env = "SWITCHYARD_METRICS_LISTEN", value_name = "ADDR:PORT")]
     pub metrics_listen: Option<SocketAddr>,
 
@@ -75,11 +75,8 @@ impl ServeArgs {
     ///
     /// # Errors
     ///
-    /// When the listen address is open to others and nothing permits that, or a flag is not carried out yet.
+    /// When the listen address is open to others and nothing permits that.
     pub fn check(&self) -> Result<(), Error> {
-        if self.metrics_listen.is_some() {
-            return Err(Error::NotThereYet { flag: "--metrics-listen" });
-        }
         self.check_address(self.listen)
     }
 
@@ -98,12 +95,6 @@ pub enum Error {
     OpenToAll {
         /// The address that was asked for.
         address: SocketAddr,
-    },
-    /// The flag belongs to the contract, but nothing carries it out yet.
-    #[error("{flag} is not there yet: leave it out")]
-    NotThereYet {
-        /// The flag, dashes included.
-        flag: &'static str,
     },
 }
 

@@ -9,6 +9,7 @@ pub mod attributes;
 pub mod config;
 mod guard;
 pub mod listen;
+pub mod metrics;
 pub mod program;
 mod rpc;
 pub mod serve;

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     config::ServeArgs,
-    listen,
+    listen, metrics,
     serve::{self, Drained},
     shutdown::Shutdown,
     telemetry,
@@ -152,6 +152,16 @@ where
 {
     let shutdown = Shutdown::from_signals().map_err(Error::failed)?;
     let listener = listen::bind(args.as_ref()).await?;
+    let metrics = match args.as_ref().metrics_listen {
+        Some(address) => Some(metrics::open(address, telemetry::resource(program)).await.map_err(Error::failed)?),
+        None => None,
+    };
+    let metrics = async {
+        match metrics {
+            Some(endpoint) => endpoint.serve().await,
+            None => std::future::pending().await,
+        }
+    };
     tracing::info!(program = program.name, version = program.version, "starting");
     let given_up = async {
         shutdown.aborted().await;
@@ -162,6 +172,7 @@ where
         biased;
         outcome = run(args, listener, shutdown.clone()) => outcome,
         () = given_up => Ok(Drained::Aborted),
+        never = metrics => match never {},
     }
 }
 

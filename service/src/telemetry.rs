@@ -112,7 +112,7 @@ where
     }
 }
 
-fn resource(program: &Program) -> Resource {
+pub(crate) fn resource(program: &Program) -> Resource {
     let Program { name, version, listen: _ } = *program;
     let unset = |variable| std::env::var_os(variable).is_none_or(|value| value.is_empty());
     let given = |key: &str| {

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
-use crate::{attributes, guard::Watch, rpc, telemetry};
+use crate::{attributes, guard::Watch, metrics, rpc, telemetry};
 
 #[derive(Debug, Clone)]
 pub(crate) struct TraceLayer(pub(crate) Arc<Watch>);
@@ -58,7 +59,8 @@ where
         let mut request = request;
         let span = span_for(&request);
         let has_parent = telemetry::set_parent(&span, request.headers());
-        let mut record = Record { span: span.clone(), code: None };
+        let mut record =
+            Record { span: span.clone(), path: request.uri().path().to_owned(), began: Instant::now(), code: None };
         if !has_parent && self.watch.names_parent_later(request.uri().path()) {
             // Entering a span settles its parent, so this one is left to the handler, unentered.
             request.extensions_mut().insert(Unparented(span.clone()));
@@ -105,6 +107,8 @@ fn span_for(request: &Request<Body>) -> Span {
 /// Writes down the status of a call when it is over, whichever way it ends.
 struct Record {
     span: Span,
+    path: String,
+    began: Instant,
     code: Option<Code>,
 }
 
@@ -119,6 +123,8 @@ impl Drop for Record {
         // No status was sent: the caller has gone away, or its deadline has passed.
         let code = self.code.unwrap_or(Code::Cancelled);
         self.span.record(attributes::RPC_GRPC_STATUS_CODE, code as i32);
+        let (service, method) = rpc::split_path(&self.path).unwrap_or_default();
+        metrics::call_ended(service, method, code, self.began.elapsed());
         if is_our_fault(code) {
             self.span.record(attributes::OTEL_STATUS_CODE, "ERROR");
         }

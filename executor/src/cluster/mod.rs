@@ -30,7 +30,7 @@ use tracing::{Instrument, Span, field::Empty};
 pub(crate) use self::client::innermost;
 use self::{breaker::Breaker, client::Version, discovery::Discovery, watch::Watches};
 use crate::{
-    attributes,
+    attributes, metrics,
     verdict::{Answer, Subject, Unanswered, Verdict},
 };
 
@@ -249,7 +249,7 @@ impl Cluster {
         let result = tokio::time::timeout_at(by, exchange.instrument(span.clone()))
             .unwrap_or_else(|_| Err(Unanswered::Silent(started.elapsed())))
             .await;
-        record(&span, &result);
+        record(&span, target.method, &result, started.elapsed());
         result
     }
 
@@ -326,9 +326,10 @@ impl Cluster {
     }
 }
 
-fn record(span: &Span, result: &Result<Reply, Unanswered>) {
+fn record(span: &Span, method: &'static str, result: &Result<Reply, Unanswered>, took: Duration) {
     match result {
         Ok(reply) => {
+            metrics::request_ended(method, Ok(reply.status.as_u16()), took);
             span.record(attributes::STATUS_CODE, reply.status.as_u16());
             if !reply.status.is_success() {
                 span.record(common::OTEL_STATUS_CODE, "error");
@@ -341,6 +342,7 @@ fn record(span: &Span, result: &Result<Reply, Unanswered>) {
                 Unanswered::Lost(_) => "lost",
                 Unanswered::Silent(_) => "timeout",
             };
+            metrics::request_ended(method, Err(kind), took);
             span.record(common::OTEL_STATUS_CODE, "error");
             span.record(common::ERROR_TYPE, kind);
         }

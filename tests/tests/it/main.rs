@@ -11,6 +11,7 @@ mod dry_run;
 mod faults;
 mod grpcurl;
 mod manifests;
+mod metrics;
 mod pair;
 mod readiness;
 mod readme;
