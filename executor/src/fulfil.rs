@@ -81,6 +81,11 @@ pub(crate) struct Checked {
 }
 
 impl Ready {
+    /// A definition is ready when it is served, which is always waited for.
+    fn served() -> Self {
+        Self { readiness: v1::Readiness::Ready, note: None }
+    }
+
     /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
     fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
         Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }

@@ -130,9 +130,12 @@ impl Direct {
             }
             Ok(applied) if direct.head.is_definition() => {
                 order.progress.written();
-                definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline)
-                    .await
-                    .map(|()| done(subject, applied, Vec::new()))
+                definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline).await.map(
+                    |()| Done {
+                        readiness: self.plan.options.wait_until_ready.then(Ready::served),
+                        ..done(subject, applied, Vec::new())
+                    },
+                )
             }
             Ok(applied) if self.plan.options.wait_until_ready => Ok(self.until_ready(task, applied).await),
             Ok(applied) => Ok(done(subject, applied, Vec::new())),

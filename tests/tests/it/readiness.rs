@@ -148,6 +148,7 @@ async fn objects_of_the_kinds_people_use_are_waited_for_by_watch() {
     assert!(about("watch", "deployments") >= 1, "it was watched");
     assert_eq!(about("get", "deployments"), 0, "it was not polled");
     assert_eq!(about("watch", "configmaps"), 0, "what has no status is ready when it is stored");
+    assert_eq!(about("watch", "services"), 0, "nor is anything watched that is ready as it is stored");
 }
 
 /// S13, case 61: a wait that runs out is told beside the outcome, and withholds nothing.
@@ -292,6 +293,7 @@ async fn custom_resource_is_ready_when_its_controller_says_so() {
     for name in ["told", "silent", "plain"] {
         assert_eq!(readiness(&outcome, name), Readiness::Ready, "{name}: {:#?}", outcome.results);
     }
+    assert_eq!(readiness(&outcome, &with.0), Readiness::Ready);
     assert!(target(&outcome, "told").warnings.is_empty());
     assert!(target(&outcome, "plain").warnings.is_empty());
     let warnings = &target(&outcome, "silent").warnings;
