@@ -41,6 +41,10 @@ pub enum Tool {
     Buf,
     /// Our own reference adapter, always built from its source here.
     Adapter,
+    /// Flux's way to apply, as a peer to measure against: a program of ours around its library.
+    FluxApply,
+    /// The same around the applier of cli-utils.
+    CliUtilsApply,
 }
 
 /// What is known about a tool: how to recognise a good one, and how to build it.
@@ -58,10 +62,12 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Adapter,
         Self::Buf,
+        Self::CliUtilsApply,
         Self::Etcd,
+        Self::FluxApply,
         Self::Grpcurl,
         Self::Helm,
         Self::Jaeger,
@@ -117,6 +123,10 @@ impl Tool {
                 facts("helm", &["version", "--short"], Some((4, 0)), "helm", "helm.sh/helm/v4/cmd/helm", "", 95)
             }
             Self::Adapter => facts("adapter", &[], None, "adapter", "switchyard.test/adapter", "", 60),
+            Self::FluxApply => facts("flux-apply", &[], None, "flux", "switchyard.test/flux", "", 60),
+            Self::CliUtilsApply => {
+                facts("cli-utils-apply", &[], None, "cli-utils", "switchyard.test/cli-utils", "", 60)
+            }
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
     }
@@ -183,7 +193,7 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    if tool == Tool::Adapter {
+    if matches!(tool, Tool::Adapter | Tool::FluxApply | Tool::CliUtilsApply) {
         // Whatever else is called so is not ours.
         return None;
     }
