@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod adapter;
+mod compare;
 mod demo;
 mod deploy;
 mod design;
 mod dry_run;
 mod faults;
 mod grpcurl;
+mod instructions;
 mod manifests;
 mod pair;
 mod readme;
