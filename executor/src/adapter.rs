@@ -38,6 +38,9 @@ const REST: Duration = Duration::from_secs(5);
 const MAX_REQUEST: usize = 4 * 1024 * 1024;
 /// Who asks, for the adapter's log.
 const USERNAME: &str = "switchyard";
+/// Metadata of each call: which run and which step it belongs to.
+const RUN_ID: &str = "switchyard-run-id";
+const STEP_ID: &str = "switchyard-step-id";
 
 /// What an adapter is asked to do.
 pub(crate) struct Call<'a> {
@@ -47,6 +50,9 @@ pub(crate) struct Call<'a> {
     pub(crate) declaration: &'a str,
     /// One a cluster; never empty, and none of them is.
     pub(crate) kubeconfigs: &'a [String],
+    /// What a call belongs to: an adapter that is asked again for the same step of the same run has had it before (case 127).
+    pub(crate) run_id: &'a str,
+    pub(crate) step_id: &'a str,
     pub(crate) deadline: Instant,
 }
 
@@ -252,6 +258,12 @@ impl Adapter {
         );
         let mut request = Request::new(message);
         telemetry::inject_metadata(&span, request.metadata_mut());
+        for (key, value) in [(RUN_ID, call.run_id), (STEP_ID, call.step_id)] {
+            // An id that is no ASCII is one of a foreign plan; the adapter does without.
+            if let Ok(value) = value.parse() {
+                request.metadata_mut().insert(key, value);
+            }
+        }
         let left = call.deadline.saturating_duration_since(Instant::now());
         request.set_timeout(left);
         // The timeout of the request binds the peer; this one binds us, whatever the peer does (case 125).
@@ -346,6 +358,8 @@ mod tests {
             removes: false,
             declaration: r#"{"component": {"kind": "Secret"}, "configuration": {"data": {"a": "dmFsdWUtMWQ3ZjE="}}}"#,
             kubeconfigs: &kubeconfigs,
+            run_id: "",
+            step_id: "",
             deadline: Instant::now(),
         };
         Adapters::default().at("mesh", 10000).judge(status, &call)

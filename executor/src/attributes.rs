@@ -16,4 +16,6 @@ pub(crate) const DESIGN_ID: &str = "switchyard.design.id";
 pub(crate) const DESIGN_NAME: &str = "switchyard.design.name";
 pub(crate) const STEP_ID: &str = "switchyard.step.id";
 pub(crate) const COMPONENT: &str = "switchyard.component.name";
+pub(crate) const CHART: &str = "switchyard.chart";
+pub(crate) const RELEASE: &str = "switchyard.helm.release";
 pub(crate) const OUTCOME: &str = "switchyard.outcome";

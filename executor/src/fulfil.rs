@@ -1,19 +1,26 @@
 //! One step's work on one lane, behind one trait, so that the driver knows no kind of work.
 
 pub(crate) mod adapter;
+pub(crate) mod chart;
 pub(crate) mod direct;
 
 use std::{future::Future, sync::Arc};
 
 use switchyard_proto::v1;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::readiness::Report,
     diff::FieldDiff,
+    mask::Secrets,
     plan::{Plan, Work},
     run::Control,
     schedule::{Lane, StepIx, UnitOutcome},
-    verdict::{Failure, Verdict},
+    verdict::{self, Failure, Verdict},
 };
 
 /// One attempt that is to be made.
@@ -31,6 +38,8 @@ pub(crate) struct Order {
     /// Steps which had to end before this one and did not succeed here; whether they failed for certain.
     pub(crate) without: Vec<(StepIx, bool)>,
     pub(crate) progress: Progress,
+    /// Interrupts waits, never writes (D23).
+    pub(crate) stop: CancellationToken,
 }
 
 /// Tells the driver how an attempt gets on.
@@ -54,6 +63,8 @@ pub(crate) struct Attempt {
     pub(crate) result: Result<Done, Verdict>,
     /// Write requests that were sent.
     pub(crate) sent: u32,
+    /// How long the one write took to be answered, if that is known.
+    pub(crate) took: Option<Duration>,
     pub(crate) warnings: Vec<String>,
     /// What each cluster was seen to hold, where others did the work (D26).
     pub(crate) checked: Vec<Checked>,
@@ -66,17 +77,25 @@ pub(crate) struct Checked {
     pub(crate) change: Option<v1::Change>,
     pub(crate) failure: Option<Failure>,
     pub(crate) object: Option<v1::ObjectRef>,
+    pub(crate) readiness: Option<Ready>,
+}
+
+impl Ready {
+    /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
+    fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
+        Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }
+    }
 }
 
 impl Attempt {
     /// An attempt that proved success.
     pub(crate) fn done(done: Done, sent: u32) -> Self {
-        Self { result: Ok(done), sent, warnings: Vec::new(), checked: Vec::new() }
+        Self { result: Ok(done), sent, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 
     /// An attempt that ended before anything was sent.
     pub(crate) fn ended(verdict: Verdict) -> Self {
-        Self { result: Err(verdict), sent: 0, warnings: Vec::new(), checked: Vec::new() }
+        Self { result: Err(verdict), sent: 0, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 }
 
@@ -89,12 +108,36 @@ pub(crate) struct Done {
     pub(crate) object: Option<v1::ObjectRef>,
     /// In a dry run: what would change.
     pub(crate) diff: Vec<FieldDiff>,
+    /// What the wait until it is ready came to, where one was asked for (D16).
+    pub(crate) readiness: Option<Ready>,
 }
 
-/// Carries attempts out.
+/// What a wait until an object is ready came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) readiness: v1::Readiness,
+    /// What a person should know of it.
+    pub(crate) note: Option<String>,
+}
+
+/// What was done about what a unit needs, one entry a cluster.
+pub(crate) type Needs = Vec<v1::PrerequisiteResult>;
+
+/// Carries attempts out, and sees to what they need.
 pub(crate) trait Fulfil: Send + Sync + 'static {
+    /// Sees to what a unit needs before its first attempt. Ends early, and in order, when `stop` is cancelled.
+    fn prepare(
+        self: Arc<Self>,
+        step: StepIx,
+        lane: Lane,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Needs> + Send + 'static;
+
     /// Makes one attempt, to its end.
     fn attempt(self: Arc<Self>, order: Order) -> impl Future<Output = Attempt> + Send + 'static;
+
+    /// Sees to what a unit that succeeded no longer needs.
+    fn clear_up(self: Arc<Self>, progress: Progress) -> impl Future<Output = Needs> + Send + 'static;
 }
 
 /// Gives each attempt to whoever carries out its kind of work.
@@ -102,9 +145,14 @@ pub(crate) struct ByWork {
     pub(crate) plan: Arc<Plan>,
     pub(crate) direct: direct::Direct,
     pub(crate) adapter: adapter::ByAdapter,
+    pub(crate) charts: chart::Charts,
 }
 
 impl Fulfil for ByWork {
+    async fn prepare(self: Arc<Self>, step: StepIx, lane: Lane, stop: CancellationToken) -> Needs {
+        self.charts.prepare(step, lane, &stop).await
+    }
+
     async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
         match &self.plan.steps[order.step.0 as usize].work {
             Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
@@ -112,5 +160,9 @@ impl Fulfil for ByWork {
             Work::Adapter(adapter) if self.plan.dry_run => self.direct.rehearse_for_adapter(adapter, &order).await,
             Work::Adapter(adapter) => self.adapter.carry_out(adapter, &order).await,
         }
+    }
+
+    async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
+        self.charts.clear_up(&progress).await
     }
 }

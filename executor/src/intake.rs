@@ -181,7 +181,7 @@ impl Intake {
             component: step.component.unwrap_or_default(),
             depends_on,
             runs_after,
-            chart: step.chart.is_some(),
+            chart: step.chart.filter(|_| header.include_dependencies),
             work,
         });
         Ok(())
@@ -230,7 +230,6 @@ impl Intake {
             id: header.plan_id,
             operation,
             dry_run: header.dry_run,
-            include_dependencies: header.include_dependencies,
             design: header.design.unwrap_or_default(),
             clusters: header.clusters,
             adapters: std::mem::take(&mut self.adapters),
@@ -306,7 +305,14 @@ fn object(declared: &serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
     metadata.as_object_mut()?.insert("name".into(), name.into());
     let manifest = serde_json::Value::from(object).to_string();
     let head = serde_json::from_str(&manifest).ok()?;
-    Some(Direct { lanes: lanes.to_vec(), manifest: Bytes::from(manifest), head, kind_by: None, namespace_by: None })
+    Some(Direct {
+        lanes: lanes.to_vec(),
+        manifest: Bytes::from(manifest),
+        head,
+        kind_by: None,
+        namespace_by: None,
+        role_by: None,
+    })
 }
 
 fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
@@ -327,7 +333,7 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
             return invalid(format!("{field}.manifest"), format!("{what} is empty"));
         }
     }
-    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None })
+    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None, role_by: None })
 }
 
 fn options(options: v1::RunOptions) -> Result<Options, Error> {
@@ -351,6 +357,8 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         create_namespaces: options.create_namespaces,
         wait_until_ready: options.wait_until_ready,
         delete_foreign: options.delete_foreign,
+        upgrade_dependencies: options.upgrade_dependencies,
+        remove_dependencies: options.remove_dependencies,
         goes_on_without_client,
     })
 }

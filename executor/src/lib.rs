@@ -5,13 +5,16 @@
 //! clusters know nothing of plans and runs.
 
 mod adapter;
+mod archive;
 mod attributes;
 mod cluster;
 mod diff;
 mod fulfil;
+mod helm;
 mod intake;
 mod journal;
 mod limit;
+mod locks;
 mod mask;
 mod plan;
 mod refuse;
@@ -39,7 +42,16 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use crate::{adapter::Adapters, cluster::access::Access, runs::Runs, service::Executor, session::Shared};
+use crate::{
+    adapter::Adapters,
+    cluster::{access::Access, discovery::Known},
+    helm::Helm,
+    limit::Limits,
+    locks::Locking,
+    runs::Runs,
+    service::Executor,
+    session::Shared,
+};
 
 /// Path of the method whose plan may name the trace that the call belongs to.
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
@@ -63,6 +75,19 @@ pub struct Args {
     /// Runs at once.
     #[arg(long, env = "SWITCHYARD_MAX_RUNS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_runs: u16,
+    /// Namespace of the Leases that keep two runs of one design off one cluster, across executors. It must exist in every
+    /// cluster.
+    #[arg(long, env = "SWITCHYARD_LOCK_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
+    pub lock_namespace: String,
+    /// How far two runs of one design are kept off one cluster: `lease` across executors, `process` within this one alone.
+    #[arg(long, env = "SWITCHYARD_RUN_LOCK", value_name = "HOW", value_enum, default_value_t = RunLock::Lease)]
+    pub run_lock: RunLock,
+    /// The helm program (version 4) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
+    /// components are applied all the same and their prerequisites say HELM_MISSING. Whom it trusts where charts lie is set by
+    /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; nothing else of the environment
+    /// reaches it.
+    #[arg(long, env = "SWITCHYARD_HELM", value_name = "PATH")]
+    pub helm: Option<PathBuf>,
     /// PEM file with the authorities that adapters' certificates are checked against; without it adapters are spoken to in
     /// plaintext, which is what those in the field speak.
     #[arg(long, env = "SWITCHYARD_ADAPTER_CA", value_name = "PATH")]
@@ -73,6 +98,15 @@ pub struct Args {
     /// PEM file with the private key of --adapter-cert. Default: none.
     #[arg(long, env = "SWITCHYARD_ADAPTER_KEY", value_name = "PATH", requires_all = ["adapter_ca", "adapter_cert"])]
     pub adapter_key: Option<PathBuf>,
+}
+
+/// How far two runs of one design are kept off one cluster (D24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RunLock {
+    /// Across executors, by a Lease in each cluster.
+    Lease,
+    /// Within this process.
+    Process,
 }
 
 impl AsRef<ServeArgs> for Args {
@@ -93,6 +127,9 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         deny_request_kubeconfigs,
         max_in_flight,
         max_runs,
+        lock_namespace: namespace,
+        run_lock,
+        helm,
         adapter_ca,
         adapter_cert,
         adapter_key,
@@ -105,9 +142,13 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {
         access,
+        known: Known::default(),
         adapters: Arc::new(Adapters::new(tls)),
+        helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),
+        locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),
         max_in_flight: max_in_flight.map(usize::from),
+        limits: Limits::default(),
         tasks: tasks.clone(),
         shutdown: shutdown.clone(),
     });

@@ -1,84 +1,234 @@
-//! How many writes a cluster is given at once: grows while it copes, halves when it says that it does not.
+//! How many writes a cluster is given at once: grows while it copes, shrinks when it says that it does not or takes ever longer.
+//!
+//! The bound belongs to the API server, not to the run: runs that work on one server at the same time share it evenly, so none
+//! of them crowds the others out.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
 
 /// Where an adaptive bound starts. API servers are at their best between 16 and 64.
 const START: usize = 32;
 /// Where it ends: one HTTP/2 connection carries 100 requests at a time.
 const MOST: usize = 96;
+/// Answers that take so many times as long as the best ones did are a sign of a queue that only grows. What is in flight waits
+/// in a queue of the server anyhow, so less than this says nothing.
+const TOO_LONG: u32 = 3;
 
-/// The bound of one cluster. Never below one.
+/// How one answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The server said that it does not cope.
+    Complaint,
+    /// It answered, and how long that took. `full` says whether as much was in flight as permitted: only then the answer says
+    /// anything of the bound.
+    Coped { took: Option<Duration>, full: bool },
+}
+
+/// The bounds of all API servers that somebody works on.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    servers: Mutex<BTreeMap<String, Weak<Server>>>,
+}
+
+#[derive(Debug)]
+struct Server {
+    state: Mutex<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    adaptive: Adaptive,
+    runs: usize,
+}
+
+/// One run's bound for one lane. Never below one.
 #[derive(Debug)]
 pub(crate) enum Limit {
     Fixed(usize),
-    Adaptive { bound: usize, successes: usize, since_cut: usize },
+    Shared(Share),
+}
+
+/// One run's share of what an API server is given at once.
+#[derive(Debug)]
+pub(crate) struct Share(Arc<Server>);
+
+impl Limits {
+    /// A share of the bound of `server`, which ends with the value.
+    pub(crate) fn share(&self, server: &str) -> Limit {
+        let mut servers = lock(&self.servers);
+        servers.retain(|_, server| server.strong_count() > 0);
+        let server = servers.get(server).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let fresh = Arc::new(Server { state: Mutex::new(Shared { adaptive: Adaptive::new(), runs: 0 }) });
+            servers.insert(server.to_owned(), Arc::downgrade(&fresh));
+            fresh
+        });
+        lock(&server.state).runs += 1;
+        Limit::Shared(Share(server))
+    }
 }
 
 impl Limit {
-    /// A fixed bound, or one that adapts.
-    pub(crate) fn new(fixed: Option<usize>) -> Self {
-        match fixed {
-            Some(bound) => Self::Fixed(bound.max(1)),
-            None => Self::Adaptive { bound: START, successes: 0, since_cut: START },
-        }
-    }
-
     pub(crate) fn bound(&self) -> usize {
         match self {
-            Self::Fixed(bound) | Self::Adaptive { bound, .. } => *bound,
-        }
-    }
-
-    /// An answer came that was no complaint. Adds one a round trip of the whole bound.
-    pub(crate) fn coped(&mut self) {
-        if let Self::Adaptive { bound, successes, since_cut } = self {
-            *since_cut += 1;
-            *successes += 1;
-            if *successes >= *bound && *bound < MOST {
-                *bound += 1;
-                *successes = 0;
+            Self::Fixed(bound) => (*bound).max(1),
+            Self::Shared(Share(server)) => {
+                let Shared { adaptive, runs } = &*lock(&server.state);
+                (adaptive.bound / (*runs).max(1)).max(1)
             }
         }
     }
 
-    /// The server complained. What was in flight together complains together, so one cut answers for all of it.
-    pub(crate) fn throttled(&mut self) {
-        if let Self::Adaptive { bound, successes, since_cut } = self {
-            *since_cut += 1;
-            if *since_cut >= *bound {
-                *bound = (*bound / 2).max(1);
-                *successes = 0;
-                *since_cut = 0;
+    /// Takes an answer into account.
+    pub(crate) fn answered(&self, answer: Answer) {
+        if let Self::Shared(Share(server)) = self {
+            lock(&server.state).adaptive.answered(answer);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        lock(&self.0.state).runs -= 1;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics while it holds the lock")
+}
+
+/// Additive increase, multiplicative decrease.
+#[derive(Debug)]
+struct Adaptive {
+    bound: usize,
+    /// Answers since the last complaint that counted.
+    since_cut: usize,
+    /// Answers of the present round, and how long they took together. A round is as many answers as the bound.
+    round: (u32, Duration),
+    /// How long the answers of the best round took, on average. Forgotten slowly: objects and neighbours change.
+    best: Option<Duration>,
+}
+
+impl Adaptive {
+    fn new() -> Self {
+        Self { bound: START, since_cut: START, round: (0, Duration::ZERO), best: None }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        self.since_cut += 1;
+        match answer {
+            // What was in flight together complains together, so one cut answers for all of it.
+            Answer::Complaint if self.since_cut >= self.bound => {
+                self.bound = (self.bound / 2).max(1);
+                self.since_cut = 0;
+                self.round = (0, Duration::ZERO);
             }
+            Answer::Coped { took: Some(took), full: true } => {
+                self.round.0 += 1;
+                self.round.1 += took;
+                if self.round.0 as usize >= self.bound {
+                    self.end_round();
+                }
+            }
+            Answer::Complaint | Answer::Coped { .. } => {}
+        }
+    }
+
+    fn end_round(&mut self) {
+        let (answers, took) = std::mem::take(&mut self.round);
+        let mean = took / answers;
+        let best = self.best.map_or(mean, |best| mean.min(best + best / 16));
+        self.best = Some(best);
+        if mean > best * TOO_LONG {
+            self.bound = (self.bound - self.bound.div_ceil(8)).max(1);
+        } else if self.bound < MOST {
+            self.bound += 1;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    const QUICK: Answer = Answer::Coped { took: Some(Duration::from_millis(20)), full: true };
+    const SLOW: Answer = Answer::Coped { took: Some(Duration::from_millis(200)), full: true };
+
+    fn after(adaptive: &mut Adaptive, number: usize, answer: Answer) -> usize {
+        (0..number).for_each(|_| adaptive.answered(answer));
+        adaptive.bound
+    }
 
     #[test]
     fn grows_while_the_server_copes_and_ends_somewhere() {
-        let mut limit = Limit::new(None);
-        (0..START).for_each(|_| limit.coped());
-        assert_eq!(limit.bound(), START + 1);
-        (0..100_000).for_each(|_| limit.coped());
-        assert_eq!(limit.bound(), MOST);
+        let mut adaptive = Adaptive::new();
+        assert_eq!(after(&mut adaptive, START, QUICK), START + 1);
+        assert_eq!(after(&mut adaptive, 100_000, QUICK), MOST);
     }
 
     #[test]
     fn complaints_of_one_moment_cut_once_and_the_bound_never_ends() {
-        let mut limit = Limit::new(None);
-        (0..START / 2).for_each(|_| limit.throttled());
-        assert_eq!(limit.bound(), START / 2);
-        (0..1_000).for_each(|_| limit.throttled());
-        assert_eq!(limit.bound(), 1);
+        let mut adaptive = Adaptive::new();
+        assert_eq!(after(&mut adaptive, START / 2, Answer::Complaint), START / 2);
+        assert_eq!(after(&mut adaptive, 1_000, Answer::Complaint), 1);
+    }
+
+    #[test]
+    fn answers_that_take_ever_longer_shrink_the_bound_until_they_are_the_rule() {
+        let mut adaptive = Adaptive::new();
+        after(&mut adaptive, 10 * START, QUICK);
+        let before = adaptive.bound;
+        let shrunk = after(&mut adaptive, 5 * MOST, SLOW);
+        assert!(shrunk < before * 3 / 4, "{before} to {shrunk}");
+        // A server that is like this now is not punished for what it was.
+        assert_eq!(after(&mut adaptive, 100_000, SLOW), MOST);
+    }
+
+    #[test]
+    fn what_was_not_held_back_by_the_bound_says_nothing_of_it() {
+        let mut adaptive = Adaptive::new();
+        assert_eq!(
+            after(&mut adaptive, 10_000, Answer::Coped { took: Some(Duration::from_millis(1)), full: false }),
+            START
+        );
+        // Nor does a lone quick answer make a full round look slow.
+        assert_eq!(after(&mut adaptive, START, SLOW), START + 1);
+    }
+
+    #[test]
+    fn runs_on_one_server_share_its_bound_and_none_ends_up_with_nothing() {
+        let limits = Limits::default();
+        let first = limits.share("https://a");
+        assert_eq!(first.bound(), START);
+        let others: Vec<_> = (0..3).map(|_| limits.share("https://a")).collect();
+        let elsewhere = limits.share("https://b");
+        assert_eq!((first.bound(), others[0].bound(), elsewhere.bound()), (START / 4, START / 4, START));
+        let crowd: Vec<_> = (0..100).map(|_| limits.share("https://a")).collect();
+        assert_eq!(first.bound(), 1);
+        drop((others, crowd));
+        assert_eq!(first.bound(), START);
     }
 
     #[test]
     fn fixed_bound_stays() {
-        let mut limit = Limit::new(Some(8));
-        limit.throttled();
-        limit.coped();
+        let limit = Limit::Fixed(8);
+        limit.answered(Answer::Complaint);
         assert_eq!(limit.bound(), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn the_bound_stays_within_its_limits(answers in prop::collection::vec((0u64..500, any::<bool>(), 0u8..10), 0..3_000)) {
+            let mut adaptive = Adaptive::new();
+            for (took, full, complains) in answers {
+                let took = Some(Duration::from_millis(took));
+                adaptive.answered(if complains == 0 { Answer::Complaint } else { Answer::Coped { took, full } });
+                prop_assert!((1..=MOST).contains(&adaptive.bound));
+            }
+        }
     }
 }

@@ -92,6 +92,11 @@ impl Secrets {
         Self::from(found)
     }
 
+    /// The credentials in a URL.
+    pub(crate) fn of_url(url: &str) -> Self {
+        Self::from(userinfo(url).into_iter().chain(url_password(url)).map(str::to_owned).collect())
+    }
+
     /// The secret values of a component in the design's own shape, which is JSON.
     pub(crate) fn of_declaration(declaration: &str) -> Self {
         let Ok(mut declaration) = serde_json::from_str::<Value>(declaration) else { return Self::default() };
@@ -196,9 +201,22 @@ fn collect(value: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// The part of a URL that may hold credentials, with the `@` left out.
+pub(crate) fn userinfo(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    Some(authority.rsplit_once('@')?.0)
+}
+
+/// The URL without credentials.
+pub(crate) fn without_userinfo(url: &str) -> String {
+    match userinfo(url) {
+        Some(userinfo) => url.replacen(&format!("{userinfo}@"), "", 1),
+        None => url.to_owned(),
+    }
+}
+
 fn url_password(text: &str) -> Option<&str> {
-    let authority = text.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    let (_, password) = authority.rsplit_once('@')?.0.split_once(':')?;
+    let (_, password) = userinfo(text)?.split_once(':')?;
     (!password.is_empty()).then_some(password)
 }
 

@@ -17,7 +17,6 @@ pub(crate) struct Plan {
     pub(crate) id: String,
     pub(crate) operation: v1::Operation,
     pub(crate) dry_run: bool,
-    pub(crate) include_dependencies: bool,
     pub(crate) design: v1::DesignRef,
     /// Names of the clusters; a cluster's position is its lane.
     pub(crate) clusters: Vec<String>,
@@ -41,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) create_namespaces: bool,
     pub(crate) wait_until_ready: bool,
     pub(crate) delete_foreign: bool,
+    pub(crate) upgrade_dependencies: bool,
+    pub(crate) remove_dependencies: bool,
     pub(crate) goes_on_without_client: bool,
 }
 
@@ -51,7 +52,8 @@ pub(crate) struct Step {
     pub(crate) component: v1::Component,
     pub(crate) depends_on: Vec<StepIx>,
     pub(crate) runs_after: Vec<StepIx>,
-    pub(crate) chart: bool,
+    /// What Include Dependencies sees to; none when that was not asked for.
+    pub(crate) chart: Option<v1::Chart>,
     pub(crate) work: Work,
 }
 
@@ -89,6 +91,8 @@ pub(crate) struct Direct {
     pub(crate) kind_by: Option<StepIx>,
     /// The step that is the namespace, if the design brings it along.
     pub(crate) namespace_by: Option<StepIx>,
+    /// The step that is the role which this object binds, if the design brings it along.
+    pub(crate) role_by: Option<StepIx>,
 }
 
 /// What an object says of itself.
@@ -124,6 +128,19 @@ struct DefinitionNames {
     kind: String,
 }
 
+/// As much of a binding as tells what it binds.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    role_ref: RoleRef,
+}
+
+#[derive(Deserialize)]
+struct RoleRef {
+    kind: String,
+    name: String,
+}
+
 impl Head {
     pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
@@ -143,6 +160,15 @@ impl Head {
 }
 
 impl Direct {
+    /// Kind and name of the role that the object binds.
+    fn binds(&self) -> Option<(String, String)> {
+        if self.head.group() != RBAC || !self.head.kind.ends_with("RoleBinding") {
+            return None;
+        }
+        let Binding { role_ref } = serde_json::from_slice(&self.manifest).ok()?;
+        Some((role_ref.kind, role_ref.name))
+    }
+
     /// Group and kind that the object defines.
     fn defines(&self) -> Option<(String, String)> {
         if !self.head.is_definition() {
@@ -152,6 +178,8 @@ impl Direct {
         Some((definition.spec.group, definition.spec.names.kind))
     }
 }
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
 /// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
@@ -166,6 +194,19 @@ impl Plan {
             Work::Adapter(adapter) if self.dry_run => &adapter.clusters,
             Work::Adapter(adapter) => std::slice::from_ref(&adapter.lane),
         }
+    }
+
+    /// The clusters that a unit acts on: its own, or those that its adapter is given.
+    pub(crate) fn clusters_of<'a>(&self, step: &'a Step, lane: &'a Lane) -> &'a [Lane] {
+        match &step.work {
+            Work::Adapter(adapter) if adapter.lane == *lane => &adapter.clusters,
+            Work::Direct(_) | Work::Adapter(_) => std::slice::from_ref(lane),
+        }
+    }
+
+    /// Whether what the step needs is seen to before it. On the way down that comes after the last step that needs it.
+    pub(crate) fn is_prepared(&self, step: &Step) -> bool {
+        self.operation != v1::Operation::Undeploy && step.chart.is_some()
     }
 
     /// How long a step may take, by lane.
@@ -184,7 +225,7 @@ impl Plan {
         }
     }
 
-    /// Marks the objects whose kind or namespace the design brings along itself.
+    /// Marks the objects whose kind, namespace or role the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
             let steps = self.steps.iter().enumerate();
@@ -195,10 +236,16 @@ impl Plan {
             .filter(|(_, direct)| direct.head.is_namespace())
             .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
+        // A Role of that name in another namespace is taken for the one that is meant: it costs a look too many at most.
+        let roles: BTreeMap<_, _> = objects()
+            .filter(|(_, direct)| direct.head.group() == RBAC)
+            .map(|(ix, direct)| ((direct.head.kind.clone(), direct.head.metadata.name.clone()), ix))
+            .collect();
         for step in &mut self.steps {
             let (Work::Direct(direct) | Work::Adapter(Adapter { object: Some(direct), .. })) = &mut step.work else {
                 continue;
             };
+            direct.role_by = direct.binds().and_then(|role| roles.get(&role).copied());
             let head = &direct.head;
             direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use switchyard_service::status::{Reason, refusal};
 use tonic::Status;
 
-use crate::{intake, runs};
+use crate::{intake, locks, runs};
 
 /// When a caller may come back to an executor that has no room.
 const COME_BACK: Duration = Duration::from_secs(5);
@@ -54,6 +54,18 @@ pub(crate) fn run(error: &runs::Error) -> Status {
         }
         runs::Error::TooMany(_) => {
             refusal(Reason::TooManyRuns, &text).quota("runs", &text).retry_after(COME_BACK).into_status()
+        }
+    }
+}
+
+pub(crate) fn locks(error: &locks::Error) -> Status {
+    match error {
+        locks::Error::Conflict { run_id, .. } => {
+            refusal(Reason::RunConflict, error.to_string()).metadata("run_id", run_id).into_status()
+        }
+        locks::Error::Unusable(unusable) => {
+            let unusable: Vec<_> = unusable.iter().map(|(name, why)| (name, why.clone())).collect();
+            clusters(&unusable)
         }
     }
 }

@@ -11,6 +11,7 @@ use switchyard_proto::v1;
 use crate::{
     cluster::Change,
     diff::FieldDiff,
+    mask,
     plan::{Plan, Step, Work},
     schedule::{Ending, StepIx, UnitOutcome},
     verdict::Failure,
@@ -47,6 +48,17 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
             })
             .collect(),
     }
+}
+
+/// A chart as it is shown: without the credentials that its URL may hold.
+pub(crate) fn chart(chart: &v1::Chart) -> v1::Chart {
+    v1::Chart { url: mask::without_userinfo(&chart.url), ..chart.clone() }
+}
+
+/// What is added to the reason of a component that did not succeed, if something that it needs is not there either (case 105).
+pub(crate) fn missing(need: &v1::PrerequisiteResult) -> Option<String> {
+    let error = need.error.as_ref()?;
+    Some(format!("; what it needs was not installed on cluster {}: {}", need.cluster, error.message))
 }
 
 pub(crate) fn field_diff(field: FieldDiff) -> v1::FieldDiff {

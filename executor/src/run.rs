@@ -6,6 +6,7 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    future::Future,
     sync::Arc,
     time::Duration,
 };
@@ -17,13 +18,14 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     attributes,
-    fulfil::{Attempt, Checked, Done, Fulfil, Order, Progress},
+    fulfil::{Attempt, Checked, Done, Fulfil, Needs, Order, Progress, Ready},
     journal::Journal,
-    limit::Limit,
+    limit::{Answer, Limit},
     plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
@@ -52,16 +54,18 @@ pub(crate) struct Finished {
     pub(crate) verdict: v1::Verdict,
 }
 
-/// Runs `plan` to its end and writes every event, the summary last, to `journal`.
+/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is waited for when all work
+/// is done: whoever reads the summary may rely on it.
 pub(crate) async fn run<F: Fulfil>(
     plan: Arc<Plan>,
     fulfil: Arc<F>,
-    limit: Option<usize>,
+    limits: Vec<Limit>,
     identity: Identity,
     journal: Arc<Journal>,
     (control, mut controls): (mpsc::Sender<Control>, mpsc::Receiver<Control>),
+    before_summary: impl Future<Output = ()>,
 ) -> Finished {
-    let mut driver = Driver::new(plan, fulfil, limit, identity, journal, control);
+    let mut driver = Driver::new(plan, fulfil, limits, identity, journal, control);
     driver.feed(Event::Begin);
     while !driver.finished {
         let event = tokio::select! {
@@ -73,6 +77,7 @@ pub(crate) async fn run<F: Fulfil>(
         };
         driver.feed(event);
     }
+    before_summary.await;
     driver.summarise()
 }
 
@@ -103,6 +108,22 @@ struct Open {
     span: Span,
     units: HashMap<Lane, Unit>,
     targets: Vec<v1::TargetResult>,
+    needs: Needs,
+}
+
+/// What a task works on.
+#[derive(Clone, Copy)]
+enum Task {
+    Preparation,
+    Attempt,
+}
+
+/// What a task came to.
+struct Worked {
+    /// None of a preparation.
+    attempt: Option<Attempt>,
+    /// What was done about what the unit needs, or no longer needs.
+    needs: Needs,
 }
 
 struct Driver<F> {
@@ -112,10 +133,13 @@ struct Driver<F> {
     journal: Arc<Journal>,
     control: mpsc::Sender<Control>,
     schedule: Schedule,
+    /// By lane.
     limits: Vec<Limit>,
-    tasks: JoinSet<Attempt>,
+    /// The bounds that the schedule knows, by lane.
+    bounds: Vec<usize>,
+    tasks: JoinSet<Worked>,
     /// Which unit a task works on, so that a panic can be laid at its door.
-    at_work: HashMap<Id, (StepIx, Lane)>,
+    at_work: HashMap<Id, (StepIx, Lane, Task)>,
     timers: BinaryHeap<Reverse<Timer>>,
     open: HashMap<StepIx, Open>,
     ended: Vec<Option<Ended>>,
@@ -127,6 +151,8 @@ struct Driver<F> {
     held: HashMap<StepIx, StepIx>,
     began: Instant,
     cancelled_because: String,
+    /// Cuts preparations short and interrupts the waits of attempts.
+    stop: CancellationToken,
     finished: bool,
 }
 
@@ -134,7 +160,7 @@ impl<F: Fulfil> Driver<F> {
     fn new(
         plan: Arc<Plan>,
         fulfil: Arc<F>,
-        limit: Option<usize>,
+        limits: Vec<Limit>,
         identity: Identity,
         journal: Arc<Journal>,
         control: mpsc::Sender<Control>,
@@ -147,16 +173,18 @@ impl<F: Fulfil> Driver<F> {
                 // A dry run checks what comes behind a failing step too, after it (D20).
                 depends_on: if plan.dry_run { Vec::new() } else { step.depends_on.clone() },
                 runs_after: if plan.dry_run { step.before().collect() } else { step.runs_after.clone() },
+                is_prepared: plan.is_prepared(step),
             })
             .collect();
-        let of_clusters = plan.clusters.iter().map(|_| Limit::new(plan.options.max_in_flight.or(limit)));
         // One call at a time an adapter (D27).
-        let limits: Vec<_> = of_clusters.chain(plan.adapters.iter().map(|_| Limit::new(Some(1)))).collect();
+        let of_adapters = plan.adapters.iter().map(|_| Limit::Fixed(1));
+        let limits: Vec<_> = limits.into_iter().chain(of_adapters).collect();
         let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
         let timeouts = plan.timeouts();
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
+            bounds,
             tasks: JoinSet::new(),
             at_work: HashMap::new(),
             timers: BinaryHeap::new(),
@@ -167,6 +195,7 @@ impl<F: Fulfil> Driver<F> {
             held: HashMap::new(),
             began: Instant::now(),
             cancelled_because: String::new(),
+            stop: CancellationToken::new(),
             finished: false,
             plan,
             fulfil,
@@ -181,6 +210,7 @@ impl<F: Fulfil> Driver<F> {
         let now = Instant::now();
         for command in self.schedule.handle(event, now.into_std()) {
             match command {
+                Command::Prepare { step, lane } => self.prepare(step, lane),
                 Command::Start { step, lane, attempt, answer_by, deadline } => {
                     self.start(step, lane, attempt, Instant::from_std(answer_by), Instant::from_std(deadline));
                 }
@@ -201,6 +231,7 @@ impl<F: Fulfil> Driver<F> {
                 if self.cancelled_because.is_empty() {
                     self.cancelled_because = reason;
                 }
+                self.stop.cancel();
                 Event::Cancel
             }
             Control::Written { step, lane } => Event::Written { step, lane },
@@ -212,10 +243,10 @@ impl<F: Fulfil> Driver<F> {
         Event::Woken { step, lane }
     }
 
-    fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
-        let now = Instant::now();
+    /// The step as one that has begun.
+    fn begun(&mut self, step: StepIx) -> &mut Open {
         let Driver { open, plan, journal, .. } = self;
-        let open = open.entry(step).or_insert_with(|| {
+        open.entry(step).or_insert_with(|| {
             let step = &plan.steps[step.0 as usize];
             journal.append(Entry::StepStarted(v1::StepStarted {
                 step_id: step.id.clone(),
@@ -230,8 +261,22 @@ impl<F: Fulfil> Driver<F> {
                 { attributes::OBJECT_KIND } = step.component.kind,
                 { attributes::OUTCOME } = Empty,
             );
-            Open { started: now, span, units: HashMap::new(), targets: Vec::new() }
-        });
+            let started = Instant::now();
+            Open { started, span, units: HashMap::new(), targets: Vec::new(), needs: Vec::new() }
+        })
+    }
+
+    fn prepare(&mut self, step: StepIx, lane: Lane) {
+        let span = self.begun(step).span.clone();
+        let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
+        let work = async { Worked { attempt: None, needs: preparation.await } };
+        let task = self.tasks.spawn(work.instrument(span));
+        self.at_work.insert(task.id(), (step, lane, Task::Preparation));
+    }
+
+    fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
+        let now = Instant::now();
+        let open = self.begun(step);
         let unit = open.units.entry(lane).or_insert_with(|| Unit {
             started: now,
             sent: 0,
@@ -240,13 +285,21 @@ impl<F: Fulfil> Driver<F> {
             checked: Vec::new(),
             last: None,
         });
-        let progress = Progress { step, lane, control: self.control.clone() };
         let lost_since = unit.lost.then_some(unit.started);
         let span = open.span.clone();
+        let progress = Progress { step, lane, control: self.control.clone() };
         let without = self.without(step, lane);
-        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress };
-        let task = self.tasks.spawn(self.fulfil.clone().attempt(order).instrument(span));
-        self.at_work.insert(task.id(), (step, lane));
+        let stop = self.stop.clone();
+        let told = progress.clone();
+        let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress, stop };
+        let fulfil = self.fulfil.clone();
+        let work = async move {
+            let attempt = fulfil.clone().attempt(order).await;
+            let needs = if attempt.result.is_ok() { fulfil.clear_up(told).await } else { Vec::new() };
+            Worked { attempt: Some(attempt), needs }
+        };
+        let task = self.tasks.spawn(work.instrument(span));
+        self.at_work.insert(task.id(), (step, lane, Task::Attempt));
     }
 
     /// Steps that had to end before this one and did not succeed on this lane; whether they failed for certain.
@@ -264,17 +317,13 @@ impl<F: Fulfil> Driver<F> {
         missing.collect()
     }
 
-    fn joined(&mut self, joined: Result<(Id, Attempt), JoinError>) -> Event {
+    fn joined(&mut self, joined: Result<(Id, Worked), JoinError>) -> Event {
         let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let (step, lane) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
-        let attempt = joined.map_or_else(
-            |_| {
-                // The panic hook has logged it. What it says may hold anything, so it is not passed on.
-                let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
-                Attempt::ended(Verdict::Refused(failure))
-            },
-            |(_, attempt)| attempt,
-        );
+        let (step, lane, task) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
+        let worked = joined.map_or_else(|_| self.panicked(step, task), |(_, worked)| worked);
+        let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
+        open.needs.extend(worked.needs);
+        let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
         self.adapt(lane, &attempt);
         let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
         let unit = open.units.get_mut(&lane).expect("a unit is known while its tasks run");
@@ -298,20 +347,41 @@ impl<F: Fulfil> Driver<F> {
         Event::Ended { step, lane, end }
     }
 
+    /// What a task came to that ended by a panic. The panic hook has logged it; what it says may hold anything, so it is not
+    /// passed on.
+    fn panicked(&self, step: StepIx, task: Task) -> Worked {
+        match task {
+            Task::Attempt => {
+                let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
+                Worked { attempt: Some(Attempt::ended(Verdict::Refused(failure))), needs: Vec::new() }
+            }
+            Task::Preparation => {
+                let text = "an internal error ended the work on what this component needs";
+                let told = v1::PrerequisiteResult {
+                    chart: self.plan.steps[step.0 as usize].chart.as_ref().map(report::chart),
+                    outcome: v1::Outcome::Failed.into(),
+                    error: Some(report::failure(&Failure::new(Reason::Internal, text))),
+                    ..Default::default()
+                };
+                Worked { attempt: None, needs: vec![told] }
+            }
+        }
+    }
+
     /// Moves the bound of the lane with what the cluster answered.
     fn adapt(&mut self, lane: Lane, attempt: &Attempt) {
-        let limit = &mut self.limits[lane.0 as usize];
-        let before = limit.bound();
-        match &attempt.result {
+        let limit = &self.limits[lane.0 as usize];
+        limit.answered(match &attempt.result {
             Err(Verdict::Again { failure, .. })
                 if matches!(failure.reason, Reason::Throttled | Reason::ApiUnavailable | Reason::Timeout) =>
             {
-                limit.throttled();
+                Answer::Complaint
             }
-            _ => limit.coped(),
-        }
+            _ => Answer::Coped { took: attempt.took, full: self.schedule.is_full(lane) },
+        });
+        // Others may have come or gone meanwhile that work on the same server.
         let bound = limit.bound();
-        if bound != before {
+        if std::mem::replace(&mut self.bounds[lane.0 as usize], bound) != bound {
             self.feed(Event::Limit { lane, limit: bound });
         }
     }
@@ -335,14 +405,18 @@ impl<F: Fulfil> Driver<F> {
                 target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
             }
             Some(unit) => {
-                checked.extend(unit.checked.into_iter().map(|seen| v1::TargetResult {
-                    step_id: target.step_id.clone(),
-                    target: Some(plan.target(seen.lane)),
-                    outcome: v1::Outcome::from(seen.outcome).into(),
-                    change: seen.change.unwrap_or_default().into(),
-                    error: seen.failure.as_ref().map(report::failure),
-                    object: seen.object,
-                    ..Default::default()
+                checked.extend(unit.checked.into_iter().map(|seen| {
+                    let mut checked = v1::TargetResult {
+                        step_id: target.step_id.clone(),
+                        target: Some(plan.target(seen.lane)),
+                        outcome: v1::Outcome::from(seen.outcome).into(),
+                        change: seen.change.unwrap_or_default().into(),
+                        error: seen.failure.as_ref().map(report::failure),
+                        object: seen.object,
+                        ..Default::default()
+                    };
+                    tell_readiness(&mut checked, seen.readiness);
+                    checked
                 }));
                 target.attempts = unit.sent;
                 target.elapsed = report::duration(unit.started.elapsed());
@@ -352,6 +426,7 @@ impl<F: Fulfil> Driver<F> {
                         target.change = done.change.into();
                         target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
+                        tell_readiness(&mut target, done.readiness);
                     }
                     Some(Err(mut failure)) => {
                         if unit.sent > 1 {
@@ -382,7 +457,7 @@ impl<F: Fulfil> Driver<F> {
             outcome: outcome.into(),
             ..Default::default()
         };
-        let because = match ending {
+        let mut because = match ending {
             Ending::Succeeded => String::new(),
             Ending::Failed | Ending::Indeterminate => {
                 self.failures.get(&ix).map(|failure| failure.message.clone()).unwrap_or_default()
@@ -409,6 +484,11 @@ impl<F: Fulfil> Driver<F> {
                 open.targets.sort_by_key(position);
                 result.elapsed = report::duration(open.started.elapsed());
                 result.targets = open.targets;
+                open.needs.sort_by_key(|need| plan.clusters.iter().position(|it| *it == need.cluster));
+                result.prerequisites = open.needs;
+                if ending != Ending::Succeeded {
+                    because.extend(result.prerequisites.iter().filter_map(report::missing));
+                }
                 open.span.record(attributes::OUTCOME, report::outcome_name(outcome));
                 if ending != Ending::Succeeded {
                     open.span.record(common::OTEL_STATUS_CODE, "error");
@@ -476,6 +556,13 @@ impl<F: Fulfil> Driver<F> {
             self.journal.append(Entry::Summary(message));
         }
         Finished { verdict }
+    }
+}
+
+fn tell_readiness(target: &mut v1::TargetResult, ready: Option<Ready>) {
+    if let Some(Ready { readiness, note }) = ready {
+        target.readiness = readiness.into();
+        target.warnings.extend(note);
     }
 }
 

@@ -68,6 +68,7 @@ impl Runs {
     /// clusters, in the plan's order.
     pub(crate) fn begin(
         &self,
+        id: String,
         plan: &Plan,
         servers: &[String],
         trace_id: String,
@@ -90,7 +91,7 @@ impl Runs {
         let number = runs.last_key_value().map_or(1, |(number, _)| number + 1);
         let run = Arc::new(Run {
             number,
-            id: uuid::Uuid::new_v4().to_string(),
+            id,
             trace_id,
             plan_id: plan.id.clone(),
             design: plan.design.clone(),
@@ -127,7 +128,7 @@ impl Runs {
 }
 
 /// What tells designs apart. Drafts may have no id.
-fn key(plan: &Plan) -> &str {
+pub(crate) fn key(plan: &Plan) -> &str {
     design_key(&plan.design, &plan.id)
 }
 

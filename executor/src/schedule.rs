@@ -7,6 +7,9 @@
 //! Declared dependencies hold between steps, because a step that fails on one cluster has failed (S7, S14). Order that
 //! nobody declared holds between units, so clusters do not wait for one another (D6). Among units that may start, the one
 //! with the longest chain behind it goes first, because that chain bounds the length of the run.
+//!
+//! A unit of a step that needs something is *prepared* before it is ready: when nothing holds it back any more, whatever it
+//! needs is seen to, outside of its lane's bound and of the step's time. How that ended is no matter of the schedule (S13).
 
 use std::{
     cmp::Reverse,
@@ -31,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) depends_on: Vec<StepIx>,
     /// Steps that must end first, whatever their outcome; each comes earlier in the plan.
     pub(crate) runs_after: Vec<StepIx>,
+    /// Whether the step needs something that is seen to before each of its units starts.
+    pub(crate) is_prepared: bool,
 }
 
 /// What happened.
@@ -38,6 +43,8 @@ pub(crate) struct Node {
 pub(crate) enum Event {
     /// The run begins. First, once.
     Begin,
+    /// A preparation ended, well or badly.
+    Prepared { step: StepIx, lane: Lane },
     /// An attempt no longer holds its place among the writes in flight, though it goes on (it waits for something).
     Written { step: StepIx, lane: Lane },
     /// An attempt ended.
@@ -46,7 +53,7 @@ pub(crate) enum Event {
     Woken { step: StepIx, lane: Lane },
     /// The in-flight bound of a lane changed. At least one is always permitted.
     Limit { lane: Lane, limit: usize },
-    /// No new attempt may start. Attempts in flight end and count.
+    /// No new attempt may start. Attempts in flight end and count; preparations are to be cut short.
     Cancel,
 }
 
@@ -80,6 +87,8 @@ pub(crate) struct Patience {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    /// See to what the unit needs. Once a unit, before its first attempt.
+    Prepare { step: StepIx, lane: Lane },
     /// Begin an attempt. It should have its answer by `answer_by`, which leaves time to find out what became of an answer
     /// that was lost, if there is any; `deadline` is the end of the step's time on this lane.
     Start { step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant },
@@ -120,6 +129,7 @@ pub(crate) enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnitState {
     Blocked,
+    Preparing,
     Ready,
     Running { in_flight: bool },
     Pausing,
@@ -159,6 +169,7 @@ struct Step {
     waits: u32,
     /// Units that have not ended yet.
     open: u32,
+    is_prepared: bool,
     worst: UnitOutcome,
     ending: Option<Ending>,
     /// Steps that depend on this one.
@@ -222,6 +233,7 @@ impl Schedule {
                 open: range.len() as u32,
                 units: range,
                 waits: node.depends_on.len() as u32,
+                is_prepared: node.is_prepared,
                 worst: UnitOutcome::Succeeded,
                 ending: None,
                 dependents: Vec::new(),
@@ -270,8 +282,12 @@ impl Schedule {
         match event {
             Event::Begin => {
                 for unit in 0..self.units.len() as u32 {
-                    self.make_ready(unit);
+                    self.make_ready(unit, &mut commands);
                 }
+            }
+            Event::Prepared { step, lane } => {
+                let unit = self.unit(step, lane);
+                self.prepared(unit, &mut commands);
             }
             Event::Written { step, lane } => {
                 let unit = self.unit(step, lane);
@@ -298,6 +314,12 @@ impl Schedule {
         commands
     }
 
+    /// Whether as much is in flight on the lane as is permitted.
+    pub(crate) fn is_full(&self, lane: Lane) -> bool {
+        let lane = &self.lanes[lane.0 as usize];
+        lane.in_flight >= lane.limit
+    }
+
     fn unit(&self, step: StepIx, lane: Lane) -> u32 {
         self.steps[step.0 as usize]
             .units
@@ -306,10 +328,27 @@ impl Schedule {
             .expect("the driver names only units that were started")
     }
 
-    fn make_ready(&mut self, unit: u32) {
-        let state = &self.units[unit as usize];
+    fn make_ready(&mut self, unit: u32, commands: &mut Vec<Command>) {
+        let state = &mut self.units[unit as usize];
         let step = &self.steps[state.step.0 as usize];
-        if state.state == UnitState::Blocked && state.waits == 0 && step.waits == 0 && step.ending.is_none() {
+        if state.state != UnitState::Blocked || state.waits > 0 || step.waits > 0 || step.ending.is_some() {
+            return;
+        }
+        if step.is_prepared && !self.cancelled {
+            state.state = UnitState::Preparing;
+            commands.push(Command::Prepare { step: state.step, lane: state.lane });
+        } else {
+            self.enqueue(unit);
+        }
+    }
+
+    fn prepared(&mut self, unit: u32, commands: &mut Vec<Command>) {
+        if self.units[unit as usize].state != UnitState::Preparing {
+            return;
+        }
+        if self.cancelled {
+            self.conclude(unit, UnitOutcome::Cancelled, commands);
+        } else {
             self.enqueue(unit);
         }
     }
@@ -422,7 +461,7 @@ impl Schedule {
             };
             self.settle(ix, ending, commands);
         }
-        self.release(unit);
+        self.release(unit, commands);
         if first_failure && outcome != UnitOutcome::Cancelled {
             // Whatever the other clusters say, this step has not succeeded: what depends on it need not wait to hear it.
             self.withhold_dependents(ix, commands);
@@ -432,7 +471,7 @@ impl Schedule {
                 step.waits -= 1;
                 if step.waits == 0 {
                     for unit in step.units.clone() {
-                        self.make_ready(unit);
+                        self.make_ready(unit, commands);
                     }
                 }
             }
@@ -445,10 +484,10 @@ impl Schedule {
         commands.push(Command::Settle { step: ix, ending });
     }
 
-    fn release(&mut self, unit: u32) {
+    fn release(&mut self, unit: u32, commands: &mut Vec<Command>) {
         for follower in std::mem::take(&mut self.units[unit as usize].followers) {
             self.units[follower as usize].waits -= 1;
-            self.make_ready(follower);
+            self.make_ready(follower, commands);
         }
     }
 
@@ -462,7 +501,7 @@ impl Schedule {
             for dependent in std::mem::take(&mut self.steps[by.0 as usize].dependents) {
                 if self.steps[dependent.0 as usize].ending.is_none() {
                     self.settle(dependent, Ending::Withheld { by, root }, commands);
-                    self.end_units(dependent);
+                    self.end_units(dependent, commands);
                     chain.push(dependent);
                 }
             }
@@ -470,10 +509,10 @@ impl Schedule {
     }
 
     /// Ends the units of a step that is not attempted; what merely runs after it may go on.
-    fn end_units(&mut self, ix: StepIx) {
+    fn end_units(&mut self, ix: StepIx, commands: &mut Vec<Command>) {
         for unit in self.steps[ix.0 as usize].units.clone() {
             self.units[unit as usize].state = UnitState::Ended;
-            self.release(unit);
+            self.release(unit, commands);
         }
     }
 
@@ -486,9 +525,10 @@ impl Schedule {
                 continue;
             }
             let units = self.steps[ix.0 as usize].units.clone();
-            if units.clone().all(|unit| self.units[unit as usize].attempts == 0) {
+            let is_begun = |unit: &Unit| unit.attempts > 0 || unit.state == UnitState::Preparing;
+            if !units.clone().any(|unit| is_begun(&self.units[unit as usize])) {
                 self.settle(ix, Ending::Cancelled, commands);
-                self.end_units(ix);
+                self.end_units(ix, commands);
                 continue;
             }
             for unit in units {
@@ -500,7 +540,8 @@ impl Schedule {
                         let outcome = self.units[unit as usize].given_up();
                         self.conclude(unit, outcome, commands);
                     }
-                    UnitState::Blocked | UnitState::Running { .. } | UnitState::Ended => {}
+                    // A preparation is cut short by the driver; the unit ends when that is over.
+                    UnitState::Blocked | UnitState::Preparing | UnitState::Running { .. } | UnitState::Ended => {}
                 }
             }
         }

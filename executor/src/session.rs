@@ -1,7 +1,7 @@
 //! One Execute stream from its first message to its last: takes the plan in, proves the clusters, starts the run, and hands
 //! on what the run's journal says. The run itself is a task of its own and outlives the stream if it must.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
@@ -16,15 +16,19 @@ use crate::{
     attributes,
     cluster::{
         self, Cluster,
-        access::{Access, Source},
+        access::{Access, Reader, Source},
+        discovery::Known,
     },
-    fulfil::{ByWork, adapter::ByAdapter, direct::Direct},
+    fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
+    helm::Helm,
     intake::{self, Accepted, Intake},
     journal::Journal,
+    limit::{Limit, Limits},
+    locks::{Locking, Locks},
     plan::Plan,
     refuse,
     run::{self, Identity},
-    runs::{Run, Runs},
+    runs::{self, Run, Runs},
 };
 
 /// How long the stream may be silent before its plan is complete. Long enough for a person who types.
@@ -42,9 +46,16 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) access: Access,
+    /// What the runs before learned of their clusters' kinds.
+    pub(crate) known: Known,
     pub(crate) adapters: Arc<Adapters>,
+    pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
+    /// None keeps runs apart within this process alone.
+    pub(crate) locking: Option<Locking>,
+    /// None leaves it to `limits`.
     pub(crate) max_in_flight: Option<usize>,
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: Shutdown,
 }
@@ -119,7 +130,6 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         clusters = plan.clusters.join(","),
         "plan received"
     );
-    refuse_what_is_not_there(&plan)?;
     let span = tracing::info_span!(
         "run",
         { common::OTEL_NAME } = "run",
@@ -131,16 +141,26 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::OUTCOME } = Empty,
     );
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
-    let clusters = prove(&shared.access, &plan, &access).instrument(span.clone()).await?;
+    let for_helm = for_helm(&shared.access, &plan, &access);
+    let clusters = prove(shared, &plan, &access).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
     let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
-    let (run, controls) = shared.runs.begin(&plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
+    let run_id = uuid::Uuid::new_v4().to_string();
+    let locks = match &shared.locking {
+        Some(locking) if !plan.dry_run => {
+            let locking = locking.lock(runs::key(&plan), &run_id, &clusters).instrument(span.clone());
+            locking.await.map_err(|error| refuse::locks(&error))?
+        }
+        _ => Locks::none(shared.tasks.clone()),
+    };
+    let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    begin(shared, run.clone(), plan, clusters, kubeconfigs, controls, span);
+    let setting = Setting { clusters, kubeconfigs, for_helm, locks };
+    begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
 }
 
@@ -161,24 +181,16 @@ async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, S
     }
 }
 
-/// What later work fills is refused with a sentence; it never pretends.
-fn refuse_what_is_not_there(plan: &Plan) -> Result<(), Status> {
-    let missing = if plan.options.wait_until_ready {
-        "wait_until_ready is not implemented yet"
-    } else if plan.include_dependencies && plan.steps.iter().any(|step| step.chart) {
-        "include_dependencies is not implemented yet; plan without it"
-    } else {
-        return Ok(());
-    };
-    Err(refuse::plain(Reason::NotImplemented, missing))
-}
-
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
-async fn prove(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<Arc<Cluster>>, Status> {
+async fn prove(
+    Shared { access, known, .. }: &Shared,
+    plan: &Plan,
+    sources: &[Source],
+) -> Result<Vec<Arc<Cluster>>, Status> {
     let by = Instant::now() + PROOF;
     let proofs = plan.clusters.iter().zip(sources).map(|(name, source)| async move {
         let config = access.config(name, source).await?;
-        Cluster::connect(name, &config, by).await
+        Cluster::connect(name, &config, known.of(Access::asker(name, source)), by).await
     });
     let mut clusters: Vec<Arc<Cluster>> = Vec::with_capacity(plan.clusters.len());
     let mut unusable = Vec::new();
@@ -202,7 +214,7 @@ fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<S
     let mut unusable = Vec::new();
     let mut kubeconfigs = Vec::with_capacity(sources.len());
     for (name, source) in plan.clusters.iter().zip(sources) {
-        match access.kubeconfig(name, source) {
+        match access.kubeconfig(name, source, Reader::Adapter) {
             Ok(kubeconfig) => kubeconfigs.push(kubeconfig),
             Err(error) => unusable.push((name, error.to_string())),
         }
@@ -210,13 +222,34 @@ fn kubeconfigs(access: &Access, plan: &Plan, sources: &[Source]) -> Result<Vec<S
     if unusable.is_empty() { Ok(kubeconfigs) } else { Err(refuse::clusters(&unusable)) }
 }
 
+/// What helm needs to reach the clusters, as far as it can be given that: if not, its charts are not installed, and nothing else
+/// comes of it (S13). Nothing where there are no charts.
+fn for_helm(access: &Access, plan: &Plan, sources: &[Source]) -> Vec<Result<String, String>> {
+    if plan.steps.iter().all(|step| step.chart.is_none()) {
+        return Vec::new();
+    }
+    let each = plan.clusters.iter().zip(sources);
+    each.map(|(name, source)| access.kubeconfig(name, source, Reader::Helm).map_err(|error| error.to_string()))
+        .collect()
+}
+
+/// What a run works with.
+struct Setting {
+    /// By lane.
+    clusters: Vec<Arc<Cluster>>,
+    /// By lane, for adapters; empty where none is called.
+    kubeconfigs: Vec<String>,
+    /// By lane, for helm; empty where there are no charts.
+    for_helm: Vec<Result<String, String>>,
+    locks: Locks,
+}
+
 /// Starts the run as a task of its own.
 fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    clusters: Vec<Arc<Cluster>>,
-    kubeconfigs: Vec<String>,
+    Setting { clusters, kubeconfigs, for_helm, locks }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -228,25 +261,29 @@ fn begin(
         step_count: plan.steps.len() as u32,
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
     }));
+    let fixed = plan.options.max_in_flight.or(shared.max_in_flight);
+    let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
+    let limits = clusters.iter().map(|cluster| limit(&cluster.server)).collect();
     let adapters = shared.adapters.clone();
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         direct: Direct::new(plan.clone(), clusters.clone()),
-        adapter: ByAdapter { plan: plan.clone(), clusters, kubeconfigs, adapters },
+        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone()),
+        adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
-    let driver = run::run(plan, fulfil, shared.max_in_flight, identity, run.journal.clone(), (run.control(), controls));
+    let (journal, control) = (run.journal.clone(), run.control());
     let shutdown = shared.shutdown.clone();
     let of_run = span.clone();
     shared.tasks.spawn(
         async move {
-            // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
-            let mut driver = std::pin::pin!(AssertUnwindSafe(driver).catch_unwind());
+            // Before the summary, so that who reads it can deploy again at once.
+            let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), locks.release());
             let finished = tokio::select! {
-                finished = &mut driver => finished,
-                () = shutdown.draining() => {
-                    tokio::join!(driver, run.cancel("the executor is shutting down")).0
-                }
+                // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
+                finished = AssertUnwindSafe(driver).catch_unwind() => finished,
+                never = stop_when_draining(&run, &shutdown) => match never {},
+                never = stop_when_lost(&run, &locks) => match never {},
             };
             match &finished {
                 Ok(finished) => {
@@ -263,6 +300,19 @@ fn begin(
         }
         .instrument(span),
     );
+}
+
+async fn stop_when_draining(run: &Run, shutdown: &Shutdown) -> Infallible {
+    shutdown.draining().await;
+    run.cancel("the executor is shutting down").await;
+    std::future::pending().await
+}
+
+/// A run that others believe to be dead must not write beside the one that took its place.
+async fn stop_when_lost(run: &Run, locks: &Locks) -> Infallible {
+    loop {
+        run.cancel(locks.lost().await).await;
+    }
 }
 
 /// Hands the run's events on to their end, and whatever the client says to the run.

@@ -51,6 +51,11 @@ pub(crate) enum Reason {
     AdapterUnreachable,
     AdapterFailed,
     AdapterTimeout,
+    HelmMissing,
+    ChartUnfetchable,
+    ChartRefused,
+    ChartPending,
+    ChartFailed,
 }
 
 impl Reason {
@@ -91,6 +96,11 @@ impl Reason {
             Self::AdapterUnreachable => "ADAPTER_UNREACHABLE",
             Self::AdapterFailed => "ADAPTER_FAILED",
             Self::AdapterTimeout => "ADAPTER_TIMEOUT",
+            Self::HelmMissing => "HELM_MISSING",
+            Self::ChartUnfetchable => "CHART_UNFETCHABLE",
+            Self::ChartRefused => "CHART_REFUSED",
+            Self::ChartPending => "CHART_PENDING",
+            Self::ChartFailed => "CHART_FAILED",
         }
     }
 
@@ -111,6 +121,8 @@ impl Reason {
             | Self::FinalizersPending
             | Self::AdapterUnreachable
             | Self::AdapterTimeout
+            | Self::ChartUnfetchable
+            | Self::ChartPending
             | Self::Cancelled => true,
             Self::Conflict
             | Self::Immutable
@@ -130,6 +142,9 @@ impl Reason {
             | Self::Protected
             | Self::NotFound
             | Self::AdapterFailed
+            | Self::HelmMissing
+            | Self::ChartRefused
+            | Self::ChartFailed
             | Self::Internal => false,
         }
     }
@@ -214,6 +229,7 @@ struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Details {
+    name: String,
     kind: String,
     causes: Vec<StatusCause>,
     retry_after_seconds: u64,
@@ -241,6 +257,8 @@ const UNREACHABLE: Patience = patience(15, 100);
 const LOST: Patience = patience(300, 3);
 /// Not worth another try, and no proof that an attempt before it, whose answer was lost, was refused too.
 const NEVER: Patience = patience(0, 1);
+/// What an object refers to may be applied beside it: a role beside its binding (case 81).
+const MISSING_REFERENCE: Patience = patience(10, 100);
 /// Errors that say nothing of how long they last.
 const ODD: Patience = patience(10, 3);
 
@@ -345,7 +363,7 @@ pub(crate) fn contents_unknown(subject: &Subject<'_>, why: &str) -> Verdict {
     Verdict::Refused(Failure::new(Reason::ApiUnavailable, text))
 }
 
-/// A component of the design that makes this one possible: it defines its kind, or is its namespace.
+/// A component of the design that makes this one possible: it defines its kind, is its namespace, or the role that it binds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Provider<'a> {
     pub(crate) component: &'a str,
@@ -368,6 +386,10 @@ pub(crate) enum ProviderState {
 pub(crate) struct Provided<'a> {
     pub(crate) kind: Option<Provider<'a>>,
     pub(crate) namespace: Option<Provider<'a>>,
+    /// The role that it binds.
+    pub(crate) role: Option<Provider<'a>>,
+    /// Whether a chart is installed before the component, which may bring its kind or its namespace.
+    pub(crate) chart: bool,
     /// Whether the run creates a missing namespace by itself.
     pub(crate) creates_namespaces: bool,
     pub(crate) dry_run: bool,
@@ -380,7 +402,8 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
     let Subject { cluster, kind, namespace, .. } = subject;
     let (provider, what) = match failure.reason {
         Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
-        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is")),
+        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is created by")),
+        Reason::NotFound => (provided.role, "its role is created by".to_owned()),
         // A webhook with side effects says so instead of deciding (case 83).
         _ if provided.dry_run && failure.message.contains("does not support dry run") => {
             return cannot_tell(failure, &failure.message);
@@ -402,6 +425,9 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
         Some(Provider { state: ProviderState::Sound, .. }) => verdict,
         None if provided.dry_run && failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
             cannot_tell(&failure, &format!("namespace {namespace} would be created first"))
+        }
+        None if provided.dry_run && provided.chart => {
+            cannot_tell(&failure, &format!("{}; the chart that it needs would be installed first", failure.message))
         }
         None if provided.dry_run => Verdict::Refused(failure),
         None => verdict,
@@ -503,6 +529,9 @@ impl Class {
                 Self::again(Reason::NamespaceNotFound, ODD)
             }
             404 if details.kind == "namespaces" => Self::refused(Reason::NamespaceNotFound),
+            404 if !details.name.is_empty() && details.name != subject.name => {
+                Self::again(Reason::NotFound, MISSING_REFERENCE)
+            }
             404 => Self::again(Reason::KindUnknown, kind_patience(subject)),
             409 if has_cause("FieldManagerConflict") => Self::refused(Reason::Conflict),
             409 => Self::again(Reason::Conflict, ODD),
@@ -538,6 +567,7 @@ impl Class {
                 format!("namespace {namespace} on cluster {cluster} is being terminated; wait until it is gone: {text}")
             }
             Reason::KindUnknown => format!("{what}: the API server does not serve this path (yet): {text}"),
+            Reason::NotFound => format!("{what} refers to what does not exist there: {text}"),
             Reason::Conflict => {
                 format!(
                     "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
@@ -682,7 +712,8 @@ mod tests {
         let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None);
         let told = |state, dry_run| {
             let kind = Some(Provider { component: "definition", state });
-            let provided = Provided { kind, namespace: None, creates_namespaces: false, dry_run };
+            let provided =
+                Provided { kind, namespace: None, role: None, chart: false, creates_namespaces: false, dry_run };
             in_light_of(provided, unknown(), &subject())
         };
         assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);

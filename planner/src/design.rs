@@ -11,10 +11,12 @@ mod reference;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::iter::Enumerate;
+use std::vec;
 
 use uuid::Uuid;
 
-use crate::document::{At, Map, Node, Path, Text, Value};
+use crate::document::{At, Entry, Map, Node, Path, Text, Value};
 use crate::problem::{Kind, Problem, Subject};
 
 /// What a design says.
@@ -26,7 +28,7 @@ pub struct Design<'t> {
     /// The version; may be empty.
     pub version: Cow<'t, str>,
     /// Everything the design lists, in document order.
-    pub components: Vec<Component<'t>>,
+    pub components: Components<'t>,
     /// Where components that are not looked at stand, when a document lists some in both shapes.
     pub ignored: Option<Ignored>,
 }
@@ -37,6 +39,20 @@ pub struct Ignored {
     pub field: &'static str,
     /// How many there are.
     pub count: usize,
+}
+
+/// The components of a design, in document order. Each is read when it is asked for, so that what nobody needs of it is gone
+/// again before the next.
+pub struct Components<'t> {
+    listed: Listed<'t>,
+    /// What ids are derived from: the design's id, else its name.
+    design: Cow<'t, str>,
+    references: reference::References,
+}
+
+enum Listed<'t> {
+    Current(Enumerate<vec::IntoIter<Node<'t>>>),
+    Legacy(vec::IntoIter<Entry<'t>>),
 }
 
 /// One entry of a design.
@@ -131,6 +147,29 @@ pub enum Field {
     Annotations,
 }
 
+impl<'t> Components<'t> {
+    /// The next component; what is wrong with it is reported. What is no component at all is reported and passed over.
+    pub fn next(&mut self, problems: &mut Vec<Problem>) -> Option<Component<'t>> {
+        let Self { listed, design, references } = self;
+        match listed {
+            Listed::Current(nodes) => {
+                nodes.find_map(|(index, node)| current::component(node, index, design, references, problems))
+            }
+            Listed::Legacy(services) => {
+                services.find_map(|service| legacy::component(service, design, references, problems))
+            }
+        }
+    }
+
+    /// How many are left at most.
+    pub fn left(&self) -> usize {
+        match &self.listed {
+            Listed::Current(nodes) => nodes.len(),
+            Listed::Legacy(services) => services.len(),
+        }
+    }
+}
+
 impl Position<'_> {
     /// The path of the component.
     pub fn path(&self) -> Path {
@@ -218,7 +257,8 @@ impl fmt::Debug for Component<'_> {
     }
 }
 
-/// Reads a design of any generation. Answers none when the document is no design at all; the problems say why.
+/// Reads a design of any generation, all but its components. Answers none when the document is no design at all; the
+/// problems say why.
 ///
 /// The generation follows the shape first: a list of `components` is current, a map of `services` is legacy.
 /// `schemaVersion` only decides when both or neither are there. (Meshery goes by `schemaVersion` alone and reads a current
@@ -250,9 +290,9 @@ pub fn read<'t>(root: Node<'t>, text: Option<&Text<'t>>, problems: &mut Vec<Prob
     };
     let Value::Map(map) = root.value else { return None };
     Some(if current {
-        current::read(map, &references, problems)
+        current::read(map, references, problems)
     } else {
-        legacy::read(map, root.at, &references, problems)
+        legacy::read(map, root.at, references, problems)
     })
 }
 

@@ -4,6 +4,7 @@
 //! were written, keeps the order of keys, and holds for every value its byte offset; line and column are worked out only
 //! for what is reported. Reading is iterative and bounded by [`Limits`], so that a hostile document costs little.
 
+mod block;
 mod build;
 mod json;
 mod limits;
@@ -18,7 +19,7 @@ pub use limits::Limits;
 pub use path::Path;
 pub use text::{At, Place, Text};
 pub use tree::{Entry, Map, Node, Value};
-pub use write::{map_to_json, to_json, write_string};
+pub use write::{entries_to_json, map_to_json, to_json, write_string};
 
 use crate::problem::{Kind, Problem};
 
@@ -37,7 +38,10 @@ pub fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Probl
         return (None, vec![Problem::new(Kind::LimitExceeded, "", At::START, message)]);
     }
     if !text.looks_like_json() {
-        return yaml::read(text, limits);
+        return match block::read(text, limits) {
+            Some(node) => (Some(node), Vec::new()),
+            None => yaml::read(text, limits),
+        };
     }
     match json::read(text, limits) {
         (None, problems) if problems.iter().all(|problem| problem.kind == Kind::Syntax) => {

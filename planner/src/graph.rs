@@ -40,17 +40,39 @@ impl Cycle {
 impl Graph {
     /// A graph of `size` components in which for every pair the first comes before the second.
     pub fn new(size: usize, edges: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let mut edges: Vec<(u32, u32)> = edges.into_iter().map(|(first, second)| (second, first)).collect();
-        edges.sort_unstable();
-        edges.dedup();
-        let mut starts = vec![0; size + 1];
-        for &(second, _) in &edges {
-            starts[second as usize + 1] += 1;
+        let edges: Vec<(u32, u32)> = edges.into_iter().collect();
+        // How many come before each, then where those of each start, then, with each put in its place, where they end.
+        let mut ends = vec![0; size];
+        for &(_, second) in &edges {
+            ends[second as usize] += 1;
         }
-        for index in 0..size {
-            starts[index + 1] += starts[index];
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
         }
-        Self { starts, before: edges.into_iter().map(|(_, first)| first).collect() }
+        let mut before = vec![0; edges.len()];
+        for (first, second) in edges {
+            let end = &mut ends[second as usize];
+            before[*end] = first;
+            *end += 1;
+        }
+        // Each list by itself is sorted and moved down over the places of those that were there twice.
+        let mut starts = Vec::with_capacity(size + 1);
+        let (mut start, mut kept) = (0, 0);
+        for end in ends {
+            starts.push(kept);
+            before[start..end].sort_unstable();
+            for index in start..end {
+                if index == start || before[index] != before[index - 1] {
+                    before[kept] = before[index];
+                    kept += 1;
+                }
+            }
+            start = end;
+        }
+        starts.push(kept);
+        before.truncate(kept);
+        Self { starts, before }
     }
 
     /// How many components there are.

@@ -14,7 +14,7 @@ pub use name::{Chosen, choose, is_label};
 use std::borrow::Cow;
 
 use crate::design::{Component, Position};
-use crate::document::{At, Map, Node, Value, map_to_json};
+use crate::document::{At, Entry, Map, Node, Value, entries_to_json, map_to_json};
 
 /// What makes two objects the same object (D15): the API version plays no part, and neither does the namespace of kinds
 /// that are known to have none.
@@ -91,12 +91,13 @@ pub fn object<'a>(
         metadata.0.extend(rest);
     }
     marks.put(&mut metadata, id);
-    let mut object = Map::with_capacity(configuration.0.len() + 3);
-    object.set("apiVersion", Node::string(At::START, api_version));
-    object.set("kind", Node::string(At::START, kind));
-    object.set("metadata", Node::new(At::START, Value::Map(metadata)));
-    object.0.extend(configuration.0);
-    map_to_json(&object)
+    let head = [
+        ("apiVersion", Node::string(At::START, api_version)),
+        ("kind", Node::string(At::START, kind)),
+        ("metadata", Node::new(At::START, Value::Map(metadata))),
+    ];
+    let head = head.map(|(key, node)| Entry { key: Cow::Borrowed(key), node });
+    entries_to_json(head.iter().chain(configuration.iter()))
 }
 
 /// What an adapter gets: the component in the shape of the current generation, with marks, as JSON. The component is used

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use switchyard_planner::document::Limits;
 use switchyard_planner::plan::{Operation, Plan, Refusal, Request, Source, plan};
-use switchyard_planner::registry::{Form, Layers, Registrant, Registry};
+use switchyard_planner::registry::{Form, Layers, Protocol, Registrant, Registry, file};
+use switchyard_planner::route::Route;
 
 const TABLE: &str = include_str!("corpus.tsv");
 
@@ -175,4 +176,52 @@ fn no_plan_and_no_problem_holds_what_registrants_carry() {
         }
     }
     assert!(with_kubeconfigs >= 8, "found only {with_kubeconfigs} designs with kubeconfigs");
+}
+
+/// S4, S1: one design of the corpus, unchanged, planned against two installations. Both have the corpus's own registry
+/// documents; in one of them the registrant of a model advertises a host and a port, and that model's components alone take
+/// the other path.
+#[test]
+fn the_installations_registry_decides_and_the_design_stays() {
+    let Some(designs) = corpus() else { return };
+    let documents = designs.parent().unwrap().join("registry/models-from-designs");
+    let text = fs::read_to_string(designs.join("katib-2-4-2-1c9730-v1b1.yaml")).unwrap();
+    let everything_else = everything_direct();
+    let plan_with = |address: Option<(&str, u16)>| {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files(&documents) {
+            let of_model = name(&file).starts_with("cert-manager--");
+            let mut document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+            if let (true, Some((host, port))) = (of_model, address) {
+                document["registrant"]["metadata"] = serde_json::json!({"host_name": host, "port": port});
+            }
+            fs::write(folder.path().join(name(&file)), document.to_string()).unwrap();
+        }
+        let own = file::read(folder.path()).unwrap().registry;
+        let request = Request {
+            source: Source::Text(&text),
+            operation: Operation::Deploy,
+            dry_run: false,
+            clusters: vec!["east".into()],
+            charts: false,
+            default_namespace: "default".into(),
+            limits: Limits::default(),
+        };
+        plan(request, Layers { request: Some(&everything_else), own: &own }).unwrap().steps
+    };
+
+    let (direct, adapted) = (plan_with(None), plan_with(Some(("mesh.example", 10_000))));
+
+    assert!(direct.iter().all(|step| step.route == Route::Direct));
+    let moved: Vec<_> = adapted.iter().filter(|step| step.route != Route::Direct).collect();
+    assert_eq!(moved.len(), 2, "the components of cert-manager");
+    for step in moved {
+        assert_eq!(step.model, "cert-manager");
+        let to = Route::Adapter { host: "mesh.example".into(), port: 10_000, protocol: Protocol::Auto };
+        assert_eq!(step.route, to);
+    }
+    for (before, after) in direct.iter().zip(&adapted) {
+        assert_eq!((&before.id, &before.depends_on, before.wave), (&after.id, &after.depends_on, after.wave));
+        assert!(after.route != Route::Direct || before == after, "{}", after.name);
+    }
 }

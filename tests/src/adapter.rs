@@ -111,6 +111,10 @@ pub struct Entry {
     pub deadline: Option<u64>,
     /// The header of that name.
     pub traceparent: String,
+    /// The run that the call belongs to.
+    pub run: String,
+    /// The step that the call belongs to.
+    pub step: String,
     /// How the request was compressed; empty when it was not.
     pub compression: String,
     /// Calls under way, this one included.

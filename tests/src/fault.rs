@@ -5,12 +5,12 @@
 //! write was carried out, none at all. Rules are looked through in the order in which they were added; the first that fits
 //! and is not used up decides.
 
-mod body;
+pub(crate) mod body;
 mod gate;
 mod log;
 mod proxy;
 mod rule;
-mod server;
+pub(crate) mod server;
 mod upstream;
 
 pub use gate::Gate;

@@ -5,6 +5,7 @@
 //! anything but this machine, listens beyond loopback, or survives the process that started it.
 
 pub mod adapter;
+pub mod chart;
 pub mod client;
 pub mod compare;
 pub mod demo;

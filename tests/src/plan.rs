@@ -45,6 +45,20 @@ impl Draft {
         self.options(|options| options.step_timeout = timeout.ok())
     }
 
+    /// Makes it a plan to take down. Its steps have to come in the order of removal.
+    #[must_use]
+    pub fn undeploy(mut self) -> Self {
+        self.header.operation = Operation::Undeploy.into();
+        self
+    }
+
+    /// Makes it a dry run.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.header.dry_run = true;
+        self
+    }
+
     /// Gives the design this id.
     #[must_use]
     pub fn design(mut self, id: &str) -> Self {

@@ -191,6 +191,13 @@ fn build() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
+    // What cargo told this process about its own package would be news to build scripts, which would run again, each time.
+    let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+    for (name, _) in env::vars_os() {
+        if told.iter().any(|told| name.to_string_lossy().starts_with(told)) {
+            command.env_remove(name);
+        }
+    }
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

@@ -10,6 +10,9 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::discovery::Asker;
 
 /// Largest kubeconfig that is read, in bytes.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
@@ -43,6 +46,15 @@ pub(crate) enum Source {
     Context(String),
     /// Nothing was said: the name is a context of the executor's own kubeconfig, or `in-cluster`.
     Name,
+}
+
+/// Who is to read a kubeconfig that is handed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Somewhere else, so everything must be in it.
+    Adapter,
+    /// On this machine, for one short call.
+    Helm,
 }
 
 /// Why there is no configuration. No text of a kubeconfig's values is in it.
@@ -98,17 +110,32 @@ impl Access {
         }
     }
 
-    /// A kubeconfig of that one cluster, complete and with nothing else in it, for an adapter (D27).
-    pub(crate) fn kubeconfig(&self, name: &str, source: &Source) -> Result<String, Error> {
+    /// Tells ways into clusters apart.
+    pub(crate) fn asker(name: &str, source: &Source) -> Asker {
+        let (how, what) = match source {
+            Source::Kubeconfig(text) => ("kubeconfig", text.as_str()),
+            Source::Context(context) => ("context", context.as_str()),
+            Source::Name => ("name", name),
+        };
+        Sha256::new().chain_update(how).chain_update([0]).chain_update(what).finalize().into()
+    }
+
+    /// A kubeconfig of that one cluster, with nothing else in it, for an adapter (D27) or for helm.
+    pub(crate) fn kubeconfig(&self, name: &str, source: &Source, reader: Reader) -> Result<String, Error> {
         let (kubeconfig, context) = match source {
             Source::Kubeconfig(text) => (parse(text)?, None),
             Source::Context(context) => (self.own.clone().unwrap_or_default(), Some(context.as_str())),
+            Source::Name if reader == Reader::Helm && name == "in-cluster" && !self.has_context(name) => {
+                (in_cluster()?, None)
+            }
             Source::Name => (self.own.clone().unwrap_or_default(), Some(name)),
         };
-        let not_portable = |what: &str| Error::Unusable(format!("it cannot be handed to an adapter: {what}"));
+        let whom = if reader == Reader::Adapter { "an adapter" } else { "helm" };
+        let not_portable = |what: &str| Error::Unusable(format!("it cannot be handed to {whom}: {what}"));
         let Selected { context, cluster, user } = select(&kubeconfig, context)?;
         let mut of_user = user.auth_info.clone().unwrap_or_default();
-        if of_user.exec.is_some() || of_user.auth_provider.is_some() || of_user.token_file.is_some() {
+        let reads_files = of_user.token_file.is_some() && reader == Reader::Adapter;
+        if of_user.exec.is_some() || of_user.auth_provider.is_some() || reads_files {
             return Err(not_portable("its credentials are made anew by a program or a file"));
         }
         let mut of_cluster = cluster.cluster.clone().unwrap_or_default();
@@ -150,6 +177,23 @@ impl Access {
             None => Err(Error::UnknownContext { asked: asked(), known: "no kubeconfig of its own".into() }),
         }
     }
+}
+
+/// A kubeconfig of the cluster that the executor runs in. The token is read where it is used: it does not live long.
+fn in_cluster() -> Result<Kubeconfig, Error> {
+    /// Where Kubernetes puts what a pod needs to reach its API server.
+    const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let config = Config::incluster().map_err(|error| Error::NotInCluster(error.to_string()))?;
+    let entry = serde_json::json!({
+        "current-context": "in-cluster",
+        "contexts": [{"name": "in-cluster", "context": {"cluster": "in-cluster", "user": "in-cluster"}}],
+        "clusters": [{"name": "in-cluster", "cluster": {
+            "server": config.cluster_url.to_string(),
+            "certificate-authority": format!("{FOLDER}/ca.crt"),
+        }}],
+        "users": [{"name": "in-cluster", "user": {"tokenFile": format!("{FOLDER}/token")}}],
+    });
+    serde_json::from_value(entry).map_err(|error| Error::Unusable(error.to_string()))
 }
 
 /// Reads the executor's own kubeconfig. kube resolves what paths in it are relative to, but quotes lines of a file that does
@@ -327,10 +371,25 @@ mod tests {
     #[test]
     fn adapter_gets_the_selected_cluster_and_nothing_else() {
         let text = kubeconfig("", "").replace("name: other, user: {}", "name: other, user: {token: canary-other}");
-        let handed = Access::default().kubeconfig("east", &Source::Kubeconfig(text)).unwrap();
+        let handed = Access::default().kubeconfig("east", &Source::Kubeconfig(text), Reader::Adapter).unwrap();
         assert!(handed.contains("https://127.0.0.1:1") && handed.contains("canary-7f1"));
         assert!(!handed.contains("canary-other"));
         assert!(parse(&handed).is_ok());
+    }
+
+    #[test]
+    fn helm_may_read_a_file_of_ours_and_run_no_program() {
+        let own = |user: &str| {
+            let text = kubeconfig("", "").replace("token: canary-7f1", user);
+            Access { own: Some(serde_saphyr::from_str(&text).unwrap()), deny_request_kubeconfigs: false }
+        };
+        let handed =
+            |user: &str, reader| own(user).kubeconfig("c", &Source::Name, reader).map_err(|error| error.to_string());
+        assert!(handed("tokenFile: /x", Reader::Helm).unwrap().contains("/x"));
+        for (user, reader) in [("tokenFile: /x", Reader::Adapter), ("exec: {command: x}", Reader::Helm)] {
+            let error = handed(user, reader).unwrap_err();
+            assert!(error.contains("made anew by a program or a file"), "{error}");
+        }
     }
 
     #[tokio::test]

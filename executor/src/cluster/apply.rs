@@ -43,12 +43,14 @@ pub(crate) struct Patch<'a> {
 }
 
 /// The object as the cluster has it now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
     pub(crate) change: Change,
     pub(crate) namespace: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// The whole of it as JSON, where it was written.
+    pub(crate) body: Bytes,
 }
 
 /// What applying would change.
@@ -106,7 +108,8 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
     let result = serde_json::from_slice(&reply.body)
         .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
-        .and_then(|object| proof(cluster, what, object, &answered));
+        .and_then(|object| proof(cluster, what, object, &answered))
+        .map(|applied| Applied { body: reply.body.clone(), ..applied });
     Outcome { result, warnings: masked_warnings(&reply, what) }
 }
 
@@ -133,8 +136,13 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, by: Instant) -
             let namespace = after["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
             let of_before =
                 |key: &str| before.as_ref().and_then(|it| it["metadata"][key].as_str()).unwrap_or_default().to_owned();
-            let applied =
-                Applied { change, namespace, uid: of_before("uid"), resource_version: of_before("resourceVersion") };
+            let applied = Applied {
+                change,
+                namespace,
+                uid: of_before("uid"),
+                resource_version: of_before("resourceVersion"),
+                ..Applied::default()
+            };
             Ok(Rehearsed { applied, diff })
         }
         _ => Err(verdict::odd(&what.subject, "it is not the object")),
@@ -229,6 +237,7 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object, answered: &Answere
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        body: Bytes::new(),
     })
 }
 

@@ -105,7 +105,7 @@ pub(crate) async fn of_definition(
         return Ok(Foreign::default());
     };
     let Some(version) = spec.versions.iter().find(|version| version.served) else { return Ok(Foreign::default()) };
-    let resource = Resource { plural: spec.names.plural, namespaced: spec.scope == "Namespaced" };
+    let resource = Resource { plural: spec.names.plural, namespaced: spec.scope == "Namespaced", has_status: false };
     let mut foreign = Foreign::default();
     let list = list(cluster, &format!("{}/{}", spec.group, version.name), &resource, "", by).await?;
     gather(&mut foreign, &resource, list, design_id);
@@ -243,7 +243,10 @@ async fn namespaced_kinds(cluster: &Cluster, by: Instant) -> Result<Vec<(String,
             };
             for resource in preferred.resources {
                 if resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list") {
-                    kinds.push((api_version.clone(), Resource { plural: resource.resource, namespaced: true }));
+                    kinds.push((
+                        api_version.clone(),
+                        Resource { plural: resource.resource, namespaced: true, has_status: false },
+                    ));
                 }
             }
         }

@@ -7,9 +7,10 @@ use http::{Request, StatusCode};
 use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::{Cluster, Target, discovery, object::Condition};
-use crate::verdict::{Failure, Reason, Unanswered};
+use crate::verdict::{Failure, Reason, Unanswered, Verdict};
 
 const KIND: &str = "CustomResourceDefinition";
 const GROUP: &str = "apiextensions.k8s.io";
@@ -73,8 +74,27 @@ impl Definition {
     }
 }
 
-/// Waits until the cluster serves what the definition `name` defines, or says that it never will.
-pub(crate) async fn served(cluster: &Cluster, api_version: &str, name: &str, deadline: Instant) -> Result<(), Failure> {
+/// Waits until the cluster serves what the definition `name` defines, or says that it never will. `stop` ends the wait: then
+/// nobody can tell.
+pub(crate) async fn served(
+    cluster: &Cluster,
+    api_version: &str,
+    name: &str,
+    stop: &CancellationToken,
+    deadline: Instant,
+) -> Result<(), Verdict> {
+    let wait = until_served(cluster, api_version, name, deadline);
+    match stop.run_until_cancelled(wait).await {
+        Some(served) => served.map_err(Verdict::Refused),
+        None => {
+            let text =
+                format!("{name} was stored on cluster {}; the run was stopped before it was served", cluster.name);
+            Err(Verdict::Unknown(Failure::new(Reason::Cancelled, text)))
+        }
+    }
+}
+
+async fn until_served(cluster: &Cluster, api_version: &str, name: &str, deadline: Instant) -> Result<(), Failure> {
     let path = format!("{}/customresourcedefinitions/{name}", discovery::root(api_version));
     let target = Target {
         method: "GET",
@@ -87,6 +107,7 @@ pub(crate) async fn served(cluster: &Cluster, api_version: &str, name: &str, dea
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut not_yet = String::new();
+    let mut is_first = true;
     loop {
         let request = Request::get(&path).body(Body::empty());
         let request = request.map_err(|error| Failure::new(Reason::ManifestInvalid, error.to_string()))?;
@@ -98,6 +119,11 @@ pub(crate) async fn served(cluster: &Cluster, api_version: &str, name: &str, dea
             Ok(reply) => {
                 let definition: Definition = serde_json::from_slice(&reply.body)
                     .map_err(|error| Failure::new(Reason::UnexpectedAnswer, format!("odd definition: {error}")))?;
+                if std::mem::take(&mut is_first) {
+                    // What is known of its kinds may be from before it was written.
+                    let Spec { group, versions, .. } = &definition.spec;
+                    versions.iter().for_each(|version| cluster.forget(&format!("{group}/{}", version.name)));
+                }
                 match look(cluster, &definition, deadline).await? {
                     None => return Ok(()),
                     Some(why) => why,

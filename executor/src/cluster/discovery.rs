@@ -1,14 +1,24 @@
 //! Which kinds a cluster serves, and where: asked only for the group versions that a plan needs, once (D12, cases 20, 29).
+//!
+//! A plan that turns out to need many is answered by one question for all of them (aggregated discovery, Kubernetes 1.30);
+//! in a cluster with hundreds of definitions that answer is megabytes, so it is not the first one. What is known is kept for
+//! the runs that follow, for a while: what turns out to be wrong is asked for anew.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, header};
 use kube::client::Body;
 use serde::Deserialize;
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::OnceCell,
+    time::{Duration, Instant},
+};
 
 use super::{Cluster, Target};
 
@@ -19,6 +29,8 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     /// Whether its objects lie in namespaces.
     pub(crate) namespaced: bool,
+    /// Whether its objects have a status of their own, which somebody reports.
+    pub(crate) has_status: bool,
 }
 
 /// Why a kind was not found.
@@ -38,10 +50,44 @@ struct GroupVersion {
 
 type Cell = Arc<OnceCell<Arc<GroupVersion>>>;
 
+/// Questions for single group versions before all are asked for at once.
+const SINGLE_QUESTIONS: usize = 4;
+/// How long what is known of a cluster is kept for the runs that follow.
+const KEPT_FOR: Duration = Duration::from_secs(300);
+/// Clusters of which something is kept, at most.
+const KEPT: usize = 256;
+
 /// What is known of a cluster's kinds so far.
 #[derive(Debug, Default)]
 pub(crate) struct Discovery {
     known: Mutex<BTreeMap<String, Cell>>,
+    /// Group versions that were asked for one by one.
+    asked: AtomicUsize,
+    /// Whether all was asked for.
+    all: OnceCell<()>,
+}
+
+/// What is known of the clusters of the runs before, by who asked whom: others may be shown other things.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    clusters: Mutex<BTreeMap<Asker, (Instant, Arc<Discovery>)>>,
+}
+
+/// A digest of how a cluster is reached.
+pub(crate) type Asker = [u8; 32];
+
+impl Known {
+    /// What is known of the cluster that is reached in this way.
+    pub(crate) fn of(&self, asker: Asker) -> Arc<Discovery> {
+        let mut clusters = self.clusters.lock().expect("nothing panics while it holds the lock");
+        clusters.retain(|_, (since, _)| since.elapsed() < KEPT_FOR);
+        if clusters.len() >= KEPT
+            && let Some(oldest) = clusters.iter().min_by_key(|(_, (since, _))| *since).map(|(asker, _)| *asker)
+        {
+            clusters.remove(&oldest);
+        }
+        clusters.entry(asker).or_insert_with(|| (Instant::now(), Arc::default())).1.clone()
+    }
 }
 
 #[derive(Deserialize)]
@@ -85,25 +131,121 @@ impl Discovery {
         api_version: &str,
         by: Instant,
     ) -> Result<Arc<GroupVersion>, Error> {
+        let is_known = self.known().contains_key(api_version);
+        if !is_known && self.asked.fetch_add(1, Ordering::Relaxed) >= SINGLE_QUESTIONS {
+            // Whatever comes of it, the single question that follows decides.
+            self.all.get_or_init(|| self.ask_for_all(cluster, by)).await;
+        }
         let cell = self.known().entry(api_version.to_owned()).or_default().clone();
         // One request however many steps need the answer; a failure is not kept.
         cell.get_or_try_init(|| ask(cluster, api_version, by)).await.cloned()
     }
 
-    /// Forgets what the group version was said to serve.
+    /// Asks for every group version at once. What the API server cannot vouch for now is left to a question of its own.
+    async fn ask_for_all(&self, cluster: &Cluster, by: Instant) {
+        let asked = Instant::now();
+        let request = Request::get("/apis").header(header::ACCEPT, AGGREGATED).body(Body::empty());
+        let request = request.expect("both are constants");
+        let target = Target { method: "GET", resource: "discovery", ..Target::default() };
+        let Ok(reply) = cluster.send(request, &target, by).await else { return };
+        let groups: Groups = serde_json::from_slice(&reply.body).unwrap_or_default();
+        // Servers that do not know the form answer with another.
+        if groups.kind != "APIGroupDiscoveryList" {
+            return;
+        }
+        let mut known = self.known();
+        for (group, version) in groups.items.into_iter().flat_map(Group::versions) {
+            let cell = known.entry(format!("{group}/{}", version.version)).or_default();
+            if version.freshness != "Stale" {
+                // One that is known already stays as it is.
+                cell.set(Arc::new(GroupVersion { asked, kinds: version.kinds() })).ok();
+            }
+        }
+    }
+
+    /// Forgets what the group version was said to serve, but not that it was asked for.
     pub(super) fn forget(&self, api_version: &str) {
-        self.known().remove(api_version);
+        if let Some(cell) = self.known().get_mut(api_version) {
+            *cell = Cell::default();
+        }
     }
 
     fn forget_stale(&self, api_version: &str, stale: &Arc<GroupVersion>) {
         let mut known = self.known();
         if known.get(api_version).is_some_and(|cell| cell.get().is_some_and(|it| Arc::ptr_eq(it, stale))) {
-            known.remove(api_version);
+            known.insert(api_version.to_owned(), Cell::default());
         }
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Cell>> {
         self.known.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+/// The form of discovery that tells everything at once; a server that does not know it takes the other.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Groups {
+    kind: String,
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    metadata: GroupName,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct GroupName {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Version {
+    version: String,
+    freshness: String,
+    resources: Vec<Served>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Served {
+    resource: String,
+    response_kind: Option<Kind>,
+    scope: String,
+    subresources: Vec<Subresource>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Subresource {
+    subresource: String,
+}
+
+impl Group {
+    fn versions(self) -> impl Iterator<Item = (String, Version)> {
+        let Self { metadata: GroupName { name }, versions } = self;
+        versions.into_iter().map(move |version| (name.clone(), version))
+    }
+}
+
+impl Version {
+    fn kinds(self) -> BTreeMap<String, Resource> {
+        let kinds = self.resources.into_iter().filter_map(|served| {
+            let has_status = served.subresources.iter().any(|part| part.subresource == "status");
+            let namespaced = served.scope == "Namespaced";
+            Some((served.response_kind?.kind, Resource { plural: served.resource, namespaced, has_status }))
+        });
+        kinds.collect()
     }
 }
 
@@ -122,8 +264,14 @@ async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<Gr
         StatusCode::OK => {
             let list: ResourceList =
                 serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("odd answer: {error}")))?;
-            let kinds = list.resources.into_iter().filter(|entry| !entry.name.contains('/'));
-            kinds.map(|entry| (entry.kind, Resource { plural: entry.name, namespaced: entry.namespaced })).collect()
+            let (kinds, parts): (Vec<_>, Vec<_>) =
+                list.resources.into_iter().partition(|entry| !entry.name.contains('/'));
+            let reported: BTreeSet<_> = parts.iter().filter_map(|part| part.name.strip_suffix("/status")).collect();
+            let resource = |ResourceEntry { name: plural, kind, namespaced }| {
+                let has_status = reported.contains(plural.as_str());
+                (kind, Resource { plural, namespaced, has_status })
+            };
+            kinds.into_iter().map(resource).collect()
         }
         StatusCode::NOT_FOUND => BTreeMap::new(),
         status => return Err(Error::Failed(format!("it answered {status}"))),

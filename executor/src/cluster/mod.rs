@@ -9,8 +9,11 @@ mod client;
 mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
+pub(crate) mod lease;
 mod object;
+pub(crate) mod readiness;
 pub(crate) mod remove;
+mod watch;
 
 use std::sync::Arc;
 
@@ -25,7 +28,7 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub(crate) use self::client::innermost;
-use self::{breaker::Breaker, client::Version, discovery::Discovery};
+use self::{breaker::Breaker, client::Version, discovery::Discovery, watch::Watches};
 use crate::{
     attributes,
     verdict::{Answer, Subject, Unanswered, Verdict},
@@ -43,7 +46,8 @@ pub(crate) struct Cluster {
     /// Version of its API server.
     pub(crate) version: String,
     client: kube::Client,
-    discovery: Discovery,
+    discovery: Arc<Discovery>,
+    watches: Watches,
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
     /// written since.
     baseline: Option<u64>,
@@ -80,13 +84,14 @@ pub(crate) struct Target<'a> {
 }
 
 /// What changed, or in a dry run would.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Change {
     Created,
     Configured,
     Unchanged,
     Removed,
     /// It was not there to be removed.
+    #[default]
     Absent,
 }
 
@@ -148,8 +153,14 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Cluster {
-    /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only.
-    pub(crate) async fn connect(name: &str, config: &Config, by: Instant) -> Result<Self, Error> {
+    /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only. `discovery` is
+    /// what is known of its kinds.
+    pub(crate) async fn connect(
+        name: &str,
+        config: &Config,
+        discovery: Arc<Discovery>,
+        by: Instant,
+    ) -> Result<Self, Error> {
         let server = without_credentials(&config.cluster_url);
         let connect = |version| {
             let breaker = Arc::new(Breaker::default());
@@ -160,7 +171,8 @@ impl Cluster {
             server,
             version: String::new(),
             client: connect(Version::Http2)?,
-            discovery: Discovery::default(),
+            discovery,
+            watches: Watches::default(),
             baseline: None,
         };
         let mut reply = cluster.get("/version", by).await;
@@ -218,23 +230,9 @@ impl Cluster {
         target: &Target<'_>,
         by: Instant,
     ) -> Result<Reply, Unanswered> {
+        let span = self.span(target);
         let audit_id = uuid::Uuid::new_v4().to_string();
-        let span = tracing::info_span!(
-            "request",
-            { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
-            { common::OTEL_KIND } = "client",
-            { common::OTEL_STATUS_CODE } = Empty,
-            { common::ERROR_TYPE } = Empty,
-            { attributes::METHOD } = target.method,
-            { attributes::STATUS_CODE } = Empty,
-            { attributes::RESEND_COUNT } = target.attempt.saturating_sub(1),
-            { attributes::CLUSTER } = self.name,
-            { attributes::API_VERSION } = target.api_version,
-            { attributes::OBJECT_KIND } = target.kind,
-            { attributes::NAMESPACE } = target.namespace,
-            { attributes::OBJECT_NAME } = target.name,
-            { attributes::AUDIT_ID } = audit_id,
-        );
+        span.record(attributes::AUDIT_ID, &audit_id);
         telemetry::inject(&span, request.headers_mut());
         request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
         let started = Instant::now();
@@ -253,6 +251,26 @@ impl Cluster {
             .await;
         record(&span, &result);
         result
+    }
+
+    /// The span of a request.
+    fn span(&self, target: &Target<'_>) -> Span {
+        tracing::info_span!(
+            "request",
+            { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
+            { common::OTEL_KIND } = "client",
+            { common::OTEL_STATUS_CODE } = Empty,
+            { common::ERROR_TYPE } = Empty,
+            { attributes::METHOD } = target.method,
+            { attributes::STATUS_CODE } = Empty,
+            { attributes::RESEND_COUNT } = target.attempt.saturating_sub(1),
+            { attributes::CLUSTER } = self.name,
+            { attributes::API_VERSION } = target.api_version,
+            { attributes::OBJECT_KIND } = target.kind,
+            { attributes::NAMESPACE } = target.namespace,
+            { attributes::OBJECT_NAME } = target.name,
+            { attributes::AUDIT_ID } = Empty,
+        )
     }
 
     /// Finds a kind; what is not known is asked for unless the answer is younger than `since`.
@@ -298,7 +316,7 @@ impl Cluster {
     }
 
     /// Forgets what the group version was said to serve.
-    fn forget(&self, api_version: &str) {
+    pub(crate) fn forget(&self, api_version: &str) {
         self.discovery.forget(api_version);
     }
 

@@ -170,7 +170,7 @@ mod tests {
             kind_in_design: false,
             namespace_in_design: false,
         };
-        let resource = Resource { plural: "configmaps".into(), namespaced: true };
+        let resource = Resource { plural: "configmaps".into(), namespaced: true, has_status: false };
         assert_eq!(path(&subject, &resource), "/api/v1/namespaces/a%20b/configmaps/x%2F..%2Fy%3Fz");
     }
 

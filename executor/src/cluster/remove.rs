@@ -7,6 +7,7 @@ use http::{Method, Request, header};
 use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Change, Cluster, contents, definition,
@@ -37,6 +38,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) attempt: u32,
     /// Whether an earlier attempt may have deleted it.
     pub(crate) lost_before: bool,
+    /// Ends the wait until it is gone.
+    pub(crate) stop: &'a CancellationToken,
 }
 
 /// What became of it.
@@ -144,7 +147,13 @@ async fn attempt(
         return Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() });
     }
     accepted();
-    until_gone(cluster, what, &metadata.uid, deadline).await?;
+    match what.stop.run_until_cancelled(until_gone(cluster, what, &metadata.uid, deadline)).await {
+        Some(gone) => gone?,
+        None => {
+            let text = format!("{} was told to go; the run was stopped before it was gone", verdict::name(subject));
+            return Err(Verdict::Unknown(Failure::new(Reason::Cancelled, text)));
+        }
+    }
     Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() })
 }
 

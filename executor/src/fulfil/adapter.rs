@@ -8,11 +8,16 @@ use std::sync::Arc;
 use futures::future::join_all;
 use switchyard_proto::v1::{self, ObjectRef, Operation};
 use tokio::time::{Duration, Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Checked, Done, Order};
+use super::{Attempt, Checked, Done, Order, Ready};
 use crate::{
     adapter::{Adapters, Call, Error},
-    cluster::{Change, Cluster, Seen, definition},
+    cluster::{
+        Change, Cluster, Seen, definition,
+        readiness::{self, Awaited},
+    },
+    mask::Secrets,
     plan::{self, Plan},
     schedule::{Patience, UnitOutcome},
     verdict::{Failure, Reason, Subject, Verdict},
@@ -31,6 +36,7 @@ const BUSY: Patience = Patience { budget: Duration::from_secs(300), tries: 1000 
 /// Carries out the adapter steps of one plan.
 pub(crate) struct ByAdapter {
     pub(crate) plan: Arc<Plan>,
+    pub(crate) run_id: String,
     /// By lane.
     pub(crate) clusters: Vec<Arc<Cluster>>,
     /// By lane; complete, and with nothing but the one cluster's access in them.
@@ -49,6 +55,8 @@ impl ByAdapter {
             removes,
             declaration: &work.declaration,
             kubeconfigs: &kubeconfigs,
+            run_id: &self.run_id,
+            step_id: &self.plan.steps[order.step.0 as usize].id,
             deadline: order.deadline - (left / LOOK_SHARE).min(LONGEST_LOOK),
         };
         let said = adapter.call(&call).await;
@@ -57,7 +65,7 @@ impl ByAdapter {
             Err(Error::Unreachable { .. } | Error::TooLarge { .. } | Error::Busy { .. } | Error::Declaration(_))
         );
         if !removes && said.is_ok() {
-            self.await_definition(work, order.deadline).await;
+            self.await_definition(work, &order.stop, order.deadline).await;
         }
         // Only an adapter that says it removed something is given the time that going takes.
         let until = if removes && said.is_ok() { order.deadline.min(Instant::now() + GOING) } else { Instant::now() };
@@ -67,29 +75,48 @@ impl ByAdapter {
         });
         let looks = join_all(looks).await;
         let (result, warnings) = decide(removes, adapter.address(), &said, &looks);
-        let checked = looks.iter().map(|look| look.account(removes, &self.plan.design.id)).collect();
-        Attempt { result: result.map(|change| self.done(work, change)), sent: u32::from(acted), warnings, checked }
+        let mut checked: Vec<_> = looks.iter().map(|look| look.account(removes, &self.plan.design.id)).collect();
+        if self.plan.options.wait_until_ready && !removes && result.is_ok() {
+            order.progress.written();
+            join_all(checked.iter_mut().map(|checked| self.until_ready(work, checked, order))).await;
+        }
+        Attempt {
+            result: result.map(|change| self.done(work, change)),
+            sent: u32::from(acted),
+            took: None,
+            warnings,
+            checked,
+        }
     }
 
     /// What follows a definition could not be written before it is served (D16). Whether it is, the look tells.
-    async fn await_definition(&self, work: &plan::Adapter, by: Instant) {
+    async fn await_definition(&self, work: &plan::Adapter, stop: &CancellationToken, by: Instant) {
         let Some(head) = work.object.as_ref().map(|object| &object.head).filter(|head| head.is_definition()) else {
             return;
         };
         let by = by.min(Instant::now() + LONGEST_LOOK);
         let waits = work.clusters.iter().map(|lane| {
             let cluster = &self.clusters[lane.0 as usize];
-            definition::served(cluster, &head.api_version, &head.metadata.name, by)
+            definition::served(cluster, &head.api_version, &head.metadata.name, stop, by)
         });
         join_all(waits).await;
     }
 
-    async fn look(&self, cluster: &Cluster, work: &plan::Adapter, until: Instant, by: Instant) -> Seen {
-        let Some(object) = &work.object else {
-            return Seen::Unknown("the component is not a Kubernetes object".into());
-        };
+    /// Waits until the object is ready on the cluster where it was seen, as it does for what it writes itself (D16).
+    async fn until_ready(&self, work: &plan::Adapter, checked: &mut Checked, order: &Order) {
+        let cluster = &self.clusters[checked.lane.0 as usize];
+        let (Some(object), UnitOutcome::Succeeded) = (&work.object, checked.outcome) else { return };
+        let subject = self.subject(cluster, object);
+        let since = Instant::now();
+        let Ok(resource) = cluster.find(subject.api_version, subject.kind, since, order.deadline).await else { return };
+        let awaited = Awaited { subject, resource: &resource, design_id: &self.plan.design.id, written: None };
+        let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
+        checked.readiness = Some(Ready::masked(report, &Secrets::of_declaration(&work.declaration)));
+    }
+
+    fn subject<'a>(&'a self, cluster: &'a Cluster, object: &'a plan::Direct) -> Subject<'a> {
         let head = &object.head;
-        let subject = Subject {
+        Subject {
             cluster: &cluster.name,
             api_version: &head.api_version,
             kind: &head.kind,
@@ -97,7 +124,14 @@ impl ByAdapter {
             name: &head.metadata.name,
             kind_in_design: false,
             namespace_in_design: false,
+        }
+    }
+
+    async fn look(&self, cluster: &Cluster, work: &plan::Adapter, until: Instant, by: Instant) -> Seen {
+        let Some(object) = &work.object else {
+            return Seen::Unknown("the component is not a Kubernetes object".into());
         };
+        let subject = self.subject(cluster, object);
         loop {
             let seen = cluster.look(&subject, &self.plan.design.id, by).await;
             let next = Instant::now() + PAUSE;
@@ -116,7 +150,7 @@ impl ByAdapter {
             name: object.head.metadata.name.clone(),
             ..Default::default()
         });
-        Done { change: change.unwrap_or_default(), object, diff: Vec::new() }
+        Done { change: change.unwrap_or_default(), object, diff: Vec::new(), readiness: None }
     }
 }
 
@@ -157,7 +191,7 @@ impl Look {
             Seen::Absent | Seen::Unknown(_) => None,
         };
         let failure = why.map(|(reason, why)| Failure::new(reason, why));
-        Checked { lane: self.lane, outcome, change, failure, object }
+        Checked { lane: self.lane, outcome, change, failure, object, readiness: None }
     }
 }
 

@@ -7,19 +7,20 @@ use std::{
 
 use bytes::Bytes;
 use switchyard_proto::v1::{ObjectRef, Operation};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
-use super::{Attempt, Done, Order};
+use super::{Attempt, Done, Order, Ready};
 use crate::{
     cluster::{
-        Change, Cluster,
+        Cluster,
         apply::{self, Applied, Patch},
         definition,
         discovery::{self, Resource},
+        readiness::{self, Awaited},
         remove::{self, Removal},
     },
     diff::FieldDiff,
-    mask::OfDesign,
+    mask::{OfDesign, Secrets},
     plan::{self, Plan, Step},
     schedule::StepIx,
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
@@ -68,7 +69,7 @@ impl Direct {
             namespace_in_design: direct.namespace_by.is_some(),
         };
         // What is known will do if it holds the kind; what is not known is asked for anew.
-        let since = tokio::time::Instant::now();
+        let since = Instant::now();
         let found = cluster.find(subject.api_version, subject.kind, since, order.answer_by).await;
         let undeploys = self.plan.operation == Operation::Undeploy;
         let resource = match found {
@@ -96,6 +97,10 @@ impl Direct {
             (false, true) => self.rehearse(&task).await,
             (true, _) => self.remove(&task).await,
         };
+        // What was known may be from a run before, and the kind may have gone since.
+        if matches!(&attempt.result, Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown) {
+            cluster.forget(head.api_version.as_str());
+        }
         warnings.append(&mut attempt.warnings);
         Attempt { warnings, ..attempt }
     }
@@ -114,7 +119,9 @@ impl Direct {
 
     async fn apply(&self, task: &Task<'_>) -> Attempt {
         let Task { cluster, direct, order, subject, .. } = task;
+        let sent = Instant::now();
         let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
+        let took = Some(sent.elapsed());
         let result = match outcome.result {
             Err(Verdict::Refused(failure))
                 if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
@@ -123,15 +130,29 @@ impl Direct {
             }
             Ok(applied) if direct.head.is_definition() => {
                 order.progress.written();
-                definition::served(cluster, subject.api_version, subject.name, order.deadline)
+                definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline)
                     .await
                     .map(|()| done(subject, applied, Vec::new()))
-                    .map_err(Verdict::Refused)
             }
+            Ok(applied) if self.plan.options.wait_until_ready => Ok(self.until_ready(task, applied).await),
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
-        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: 1, took, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    async fn until_ready(&self, task: &Task<'_>, applied: Applied) -> Done {
+        let Task { cluster, order, subject, .. } = task;
+        order.progress.written();
+        let awaited = Awaited {
+            subject: subject.clone(),
+            resource: &task.resource,
+            design_id: &self.plan.design.id,
+            written: serde_json::from_slice(&applied.body).ok(),
+        };
+        let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
+        let secrets = Secrets::around(&task.direct.manifest, &self.secrets);
+        Done { readiness: Some(Ready::masked(report, &secrets)), ..done(subject, applied, Vec::new()) }
     }
 
     async fn rehearse(&self, task: &Task<'_>) -> Attempt {
@@ -140,7 +161,7 @@ impl Direct {
             .result
             .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
             .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
-        Attempt { result, sent: 1, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: 1, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
@@ -153,6 +174,7 @@ impl Direct {
             dry_run: self.plan.dry_run,
             attempt: order.attempt,
             lost_before: order.lost_since.is_some(),
+            stop: &order.stop,
         };
         let accepted = || order.progress.written();
         let outcome = remove::remove(task.cluster, &removal, order.answer_by, order.deadline, accepted).await;
@@ -161,11 +183,11 @@ impl Direct {
                 change: removed.change,
                 namespace: task.subject.namespace.to_owned(),
                 uid: removed.uid,
-                resource_version: String::new(),
+                ..Applied::default()
             };
             done(&task.subject, applied, Vec::new())
         });
-        Attempt { result, sent: outcome.sent, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent: outcome.sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     fn patch<'a>(&'a self, task: &'a Task<'a>) -> Patch<'a> {
@@ -194,6 +216,8 @@ impl Direct {
         let provided = Provided {
             kind: direct.kind_by.map(provider),
             namespace: direct.namespace_by.map(provider),
+            role: direct.role_by.map(provider),
+            chart: self.plan.steps[order.step.0 as usize].chart.is_some(),
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,
         };
@@ -208,7 +232,7 @@ impl Direct {
         let create = || async {
             let name = subject.namespace;
             let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            let resource = Resource { plural: "namespaces".into(), namespaced: false };
+            let resource = Resource { plural: "namespaces".into(), namespaced: false, has_status: false };
             let patch = Patch {
                 subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
@@ -241,15 +265,9 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { change: applied.change.into(), object: Some(object), diff }
+    Done { change: applied.change.into(), object: Some(object), diff, readiness: None }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {
-    let nothing = Applied {
-        change: Change::Absent,
-        namespace: String::new(),
-        uid: String::new(),
-        resource_version: String::new(),
-    };
-    done(subject, nothing, Vec::new())
+    done(subject, Applied::default(), Vec::new())
 }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use switchyard_proto::v1::{Outcome, Verdict as RunVerdict};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
@@ -28,8 +29,27 @@ impl Fulfil for Scripted {
         assert_ne!(name, "panics", "as the test wants it");
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
-        let done = Done { change: v1::Change::Created, object: None, diff: Vec::new() };
-        Attempt { result: result.map(|()| done), sent: 1, warnings: Vec::new(), checked: Vec::new() }
+        let done = Done { change: v1::Change::Created, object: None, diff: Vec::new(), readiness: None };
+        Attempt { result: result.map(|()| done), sent: 1, took: None, warnings: Vec::new(), checked: Vec::new() }
+    }
+
+    /// A chart of this name says what becomes of it.
+    async fn prepare(self: Arc<Self>, step: StepIx, _: Lane, stop: CancellationToken) -> Needs {
+        let chart = self.plan.steps[step.0 as usize].chart.clone().expect("only steps with a chart are prepared");
+        assert_ne!(chart.url, "panics", "as the test wants it");
+        let told = |outcome: Outcome| vec![v1::PrerequisiteResult { outcome: outcome.into(), ..Default::default() }];
+        tokio::select! {
+            () = stop.cancelled() => {
+                // As a program that is asked to end takes its time.
+                sleep(SECOND).await;
+                told(Outcome::Cancelled)
+            }
+            () = sleep(100 * SECOND) => told(Outcome::Failed),
+        }
+    }
+
+    async fn clear_up(self: Arc<Self>, _: Progress) -> Needs {
+        Vec::new()
     }
 }
 
@@ -51,13 +71,14 @@ fn plan(text: &str) -> Arc<Plan> {
             component: v1::Component { name: name.trim().into(), ..Default::default() },
             depends_on,
             runs_after: Vec::new(),
-            chart: false,
+            chart: None,
             work: Work::Direct(Direct {
                 lanes: vec![Lane(0), Lane(1)],
                 manifest: bytes::Bytes::new(),
                 head,
                 kind_by: None,
                 namespace_by: None,
+                role_by: None,
             }),
         });
     }
@@ -65,7 +86,6 @@ fn plan(text: &str) -> Arc<Plan> {
         id: "plan".into(),
         operation: v1::Operation::Deploy,
         dry_run: false,
-        include_dependencies: false,
         design: v1::DesignRef::default(),
         clusters: vec!["east".into(), "west".into()],
         adapters: Vec::new(),
@@ -77,11 +97,21 @@ fn plan(text: &str) -> Arc<Plan> {
             create_namespaces: false,
             wait_until_ready: false,
             delete_foreign: false,
+            upgrade_dependencies: false,
+            remove_dependencies: false,
             goes_on_without_client: false,
         },
         steps,
         traceparent: String::new(),
     })
+}
+
+/// The same plan, in which the step `name` needs a chart.
+fn with_chart(plan: Arc<Plan>, name: &str, url: &str) -> Arc<Plan> {
+    let mut plan = Arc::into_inner(plan).expect("nobody else has it");
+    let step = plan.steps.iter_mut().find(|step| step.component.name == name).expect("the step is there");
+    step.chart = Some(v1::Chart { url: url.into(), ..Default::default() });
+    Arc::new(plan)
 }
 
 struct Told {
@@ -125,7 +155,8 @@ async fn carry_out(
             control.send(Control::Cancel { reason: "enough".into() }).await.ok();
         });
     }
-    run(plan, fulfil.clone(), None, identity, journal.clone(), (control, controls)).await;
+    let limits = plan.clusters.iter().map(|_| Limit::Fixed(32)).collect();
+    run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
     (tell(journal.read(0)).await, started)
@@ -203,6 +234,41 @@ async fn cancel_records_what_is_in_flight_and_accounts_for_the_rest() {
     assert_eq!(started.len(), 2);
     assert_eq!(told.summary.verdict(), RunVerdict::Cancelled);
     assert!(told.summary.rows[1].because.contains("enough"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_component_needs_delays_it_alone_and_withholds_nothing() {
+    let plan = with_chart(plan("a; b -> a; c"), "a", "https://x");
+    let (told, started) = carry_out(plan, |_: &str, _, _| (SECOND, Ok(())), None).await;
+    assert!(told.results.values().all(|result| result.outcome() == Outcome::Succeeded));
+    assert_eq!(told.order, ["c", "a", "b"]);
+    let needs: Vec<_> = told.results["a"].prerequisites.iter().map(v1::PrerequisiteResult::outcome).collect();
+    assert_eq!(needs, [Outcome::Failed, Outcome::Failed]);
+    assert!(told.results["b"].prerequisites.is_empty());
+    assert_eq!(told.results["a"].elapsed.unwrap().seconds, 101);
+    // What was done before is no part of what the component took on its cluster.
+    assert_eq!(told.results["a"].targets[0].elapsed.unwrap().seconds, 1);
+    assert_eq!(started.len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_cuts_short_what_is_done_before_a_component_and_waits_for_its_end() {
+    let plan = with_chart(plan("a; b -> a"), "a", "https://x");
+    let (told, started) = carry_out(plan, |_: &str, _, _| (SECOND, Ok(())), Some(SECOND)).await;
+    assert_eq!(started, []);
+    assert_eq!(told.results["a"].outcome(), Outcome::Cancelled);
+    let needs: Vec<_> = told.results["a"].prerequisites.iter().map(v1::PrerequisiteResult::outcome).collect();
+    assert_eq!(needs, [Outcome::Cancelled, Outcome::Cancelled]);
+    assert_eq!(told.results["b"].outcome(), Outcome::Cancelled);
+    assert_eq!(told.summary.elapsed.unwrap().seconds, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_over_what_a_component_needs_is_told_and_the_component_is_applied() {
+    let plan = with_chart(plan("a; b -> a"), "a", "panics");
+    let (told, _) = carry_out(plan, |_: &str, _, _| (SECOND, Ok(())), None).await;
+    assert!(told.results.values().all(|result| result.outcome() == Outcome::Succeeded));
+    assert_eq!(told.results["a"].prerequisites[0].error.as_ref().unwrap().reason, "INTERNAL");
 }
 
 #[tokio::test(start_paused = true)]

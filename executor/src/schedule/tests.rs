@@ -15,7 +15,12 @@ fn node(lanes: &[Lane], depends_on: &[u32], runs_after: &[u32]) -> Node {
         lanes: lanes.to_vec(),
         depends_on: depends_on.iter().copied().map(StepIx).collect(),
         runs_after: runs_after.iter().copied().map(StepIx).collect(),
+        is_prepared: false,
     }
+}
+
+fn prepared_node(lanes: &[Lane], depends_on: &[u32], runs_after: &[u32]) -> Node {
+    Node { is_prepared: true, ..node(lanes, depends_on, runs_after) }
 }
 
 fn schedule(nodes: &[Node], limit: usize) -> Schedule {
@@ -31,6 +36,20 @@ fn started(commands: &[Command]) -> Vec<(u32, u16)> {
             _ => None,
         })
         .collect()
+}
+
+fn preparing(commands: &[Command]) -> Vec<(u32, u16)> {
+    commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Prepare { step, lane } => Some((step.0, lane.0)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn prepared(step: u32, lane: Lane) -> Event {
+    Event::Prepared { step: StepIx(step), lane }
 }
 
 fn settled(commands: &[Command]) -> Vec<(u32, Ending)> {
@@ -231,6 +250,55 @@ fn cancel_lets_writes_end_and_starts_nothing() {
 }
 
 #[test]
+fn unit_is_prepared_when_nothing_holds_it_back_and_starts_after_that() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[]), prepared_node(&[EAST, WEST], &[0], &[])], 8);
+    assert_eq!(preparing(&schedule.handle(Event::Begin, now)), []);
+    let commands = schedule.handle(end(0, EAST, End::Succeeded), now);
+    assert_eq!((preparing(&commands), started(&commands)), (vec![(1, 0), (1, 1)], vec![]));
+    assert_eq!(started(&schedule.handle(prepared(1, WEST), now)), [(1, 1)]);
+    assert_eq!(started(&schedule.handle(prepared(1, EAST), now)), [(1, 0)]);
+}
+
+#[test]
+fn preparing_takes_no_place_and_none_of_the_steps_time() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[prepared_node(&[EAST], &[], &[]), node(&[EAST], &[], &[])], 1);
+    let commands = schedule.handle(Event::Begin, now);
+    assert_eq!((preparing(&commands), started(&commands)), (vec![(0, 0)], vec![(1, 0)]));
+    let _ = schedule.handle(end(1, EAST, End::Succeeded), now);
+    let late = now + 10 * TIMEOUT;
+    let commands = schedule.handle(prepared(0, EAST), late);
+    assert!(
+        matches!(commands[..], [Command::Start { deadline, attempt: 1, .. }] if deadline == late + TIMEOUT),
+        "{commands:?}"
+    );
+}
+
+#[test]
+fn nothing_is_prepared_for_a_step_that_is_withheld() {
+    let now = Instant::now();
+    let mut schedule = schedule(&[node(&[EAST], &[], &[]), prepared_node(&[EAST], &[0], &[])], 1);
+    let _ = schedule.handle(Event::Begin, now);
+    let commands = schedule.handle(end(0, EAST, End::Failed), now);
+    assert_eq!(preparing(&commands), []);
+    assert_eq!(commands.last(), Some(&Command::Finish));
+}
+
+#[test]
+fn cancelled_run_waits_until_preparations_are_over() {
+    let now = Instant::now();
+    let nodes = [prepared_node(&[EAST, WEST], &[], &[]), prepared_node(&[EAST], &[0], &[])];
+    let mut schedule = schedule(&nodes, 1);
+    let _ = schedule.handle(Event::Begin, now);
+    assert_eq!(settled(&schedule.handle(Event::Cancel, now)), [(1, Ending::Cancelled)]);
+    assert_eq!(schedule.handle(prepared(0, EAST), now).len(), 1);
+    let last = schedule.handle(prepared(0, WEST), now);
+    assert_eq!(settled(&last), [(0, Ending::Cancelled)]);
+    assert_eq!((started(&last), last.last()), (vec![], Some(&Command::Finish)));
+}
+
+#[test]
 fn a_lowered_limit_holds_for_what_starts_next() {
     let now = Instant::now();
     let nodes: Vec<_> = (0..4).map(|_| node(&[EAST], &[], &[])).collect();
@@ -274,6 +342,7 @@ fn world() -> impl Strategy<Value = World> {
             prop::collection::btree_set(0..lanes, 1..=lanes as usize),
             prop::collection::vec(any::<prop::sample::Index>(), 0..3),
             prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+            any::<bool>(),
         );
         prop::collection::vec(step, count).prop_map(|steps| {
             let pick = |set: Vec<prop::sample::Index>, ix: usize| -> Vec<StepIx> {
@@ -286,10 +355,11 @@ fn world() -> impl Strategy<Value = World> {
             steps
                 .into_iter()
                 .enumerate()
-                .map(|(ix, (lanes, depends_on, runs_after))| Node {
+                .map(|(ix, (lanes, depends_on, runs_after, is_prepared))| Node {
                     lanes: lanes.into_iter().map(Lane).collect(),
                     depends_on: pick(depends_on, ix),
                     runs_after: pick(runs_after, ix),
+                    is_prepared,
                 })
                 .collect::<Vec<_>>()
         })
@@ -301,7 +371,8 @@ fn world() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Dependencies first; the limit kept; one ending each; always finishes, once and last; cancel from any state.
+    /// Dependencies first, then what is needed; the limit kept; one ending each; always finishes, once and last; cancel from any
+    /// state.
     #[test]
     fn laws_hold_in_every_run(world in world()) {
         let lanes = 4;
@@ -311,6 +382,8 @@ proptest! {
         let mut running: Vec<(StepIx, Lane)> = Vec::new();
         let mut in_flight: BTreeMap<(StepIx, Lane), bool> = BTreeMap::new();
         let mut pausing: Vec<(StepIx, Lane, Instant)> = Vec::new();
+        let mut preparing: Vec<(StepIx, Lane)> = Vec::new();
+        let mut prepared: BTreeSet<(StepIx, Lane)> = BTreeSet::new();
         let mut concluded: BTreeMap<(StepIx, Lane), UnitOutcome> = BTreeMap::new();
         let mut attempted: BTreeSet<StepIx> = BTreeSet::new();
         let mut endings: BTreeMap<StepIx, Ending> = BTreeMap::new();
@@ -322,10 +395,20 @@ proptest! {
             for command in schedule.handle(event.clone(), now) {
                 prop_assert!(!finished, "nothing follows Finish");
                 match command {
+                    Command::Prepare { step, lane } => {
+                        prop_assert!(!cancelled && world.nodes[step.0 as usize].is_prepared);
+                        for dependency in &world.nodes[step.0 as usize].depends_on {
+                            prop_assert_eq!(endings.get(dependency), Some(&Ending::Succeeded));
+                        }
+                        prop_assert!(prepared.insert((step, lane)), "a unit is prepared once");
+                        preparing.push((step, lane));
+                    }
                     Command::Start { step, lane, answer_by, deadline, .. } => {
                         prop_assert!(!cancelled);
                         prop_assert!(now <= answer_by && answer_by <= deadline);
                         let node = &world.nodes[step.0 as usize];
+                        prop_assert!(!preparing.contains(&(step, lane)));
+                        prop_assert_eq!(node.is_prepared, prepared.contains(&(step, lane)));
                         for dependency in &node.depends_on {
                             prop_assert_eq!(endings.get(dependency), Some(&Ending::Succeeded));
                         }
@@ -354,6 +437,7 @@ proptest! {
                         pausing.retain(|(paused, at, _)| (*paused, *at) != (step, lane));
                     }
                     Command::Settle { step, ending } => {
+                        prop_assert!(!preparing.iter().any(|(unit, _)| *unit == step), "it is still being prepared");
                         prop_assert!(endings.insert(step, ending).is_none());
                         match ending {
                             Ending::Withheld { by, root } => {
@@ -385,6 +469,11 @@ proptest! {
                 continue;
             }
             let choice = fate.next().expect("a cycle does not end");
+            if !preparing.is_empty() && (choice % 3 == 0 || (running.is_empty() && pausing.is_empty())) {
+                let (step, lane) = preparing.remove(choice as usize % preparing.len());
+                event = Event::Prepared { step, lane };
+                continue;
+            }
             if running.is_empty() || (choice % 5 == 0 && !pausing.is_empty()) {
                 prop_assert!(!pausing.is_empty(), "nothing runs, nothing waits, and the run has not ended");
                 let (step, lane, until) = pausing.remove(choice as usize % pausing.len());

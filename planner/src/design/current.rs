@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::fields::{Reader, first};
 use super::reference::References;
-use super::{Component, Design, Field, Ignored, Places, Position, derived_id, is_no_id};
+use super::{Component, Components, Design, Field, Ignored, Listed, Places, Position, derived_id, is_no_id};
 use crate::document::{At, Map, Node, Path, Value};
 use crate::problem::{Kind, Problem};
 
-pub(super) fn read<'t>(mut map: Map<'t>, references: &References, problems: &mut Vec<Problem>) -> Design<'t> {
+pub(super) fn read<'t>(mut map: Map<'t>, references: References, problems: &mut Vec<Problem>) -> Design<'t> {
     let components = map.remove("components");
     let mut top = |key: &'static str| {
         let mut text = Cow::Borrowed("");
@@ -27,24 +27,22 @@ pub(super) fn read<'t>(mut map: Map<'t>, references: &References, problems: &mut
     let ignored = map.get("services").and_then(Node::as_map).filter(|services| !services.is_empty());
     let ignored = ignored.map(|services| Ignored { field: "services", count: services.iter().count() });
     let id = if is_no_id(&id) { Cow::Borrowed("") } else { id };
-    let anchor = if id.is_empty() { &name } else { &id };
-    let components = match components {
+    let list = match components {
         None => Vec::new(),
         Some(Node { value: Value::Null, .. }) => Vec::new(),
-        Some(Node { value: Value::List(list), .. }) => {
-            let entries = list.into_iter().enumerate();
-            entries.filter_map(|(index, node)| component(node, index, anchor, references, problems)).collect()
-        }
+        Some(Node { value: Value::List(list), .. }) => list,
         Some(node) => {
             let message = format!("`components` is {}; it must be a list", node.value.type_name());
             problems.push(Problem::new(Kind::WrongType, "components", node.at, message));
             Vec::new()
         }
     };
+    let design = if id.is_empty() { name.clone() } else { id.clone() };
+    let components = Components { listed: Listed::Current(list.into_iter().enumerate()), design, references };
     Design { id, name, version, components, ignored }
 }
 
-fn component<'t>(
+pub(super) fn component<'t>(
     node: Node<'t>,
     index: usize,
     design: &str,

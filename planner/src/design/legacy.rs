@@ -9,23 +9,19 @@ use std::borrow::Cow;
 use super::current::resolve;
 use super::fields::{Reader, first, scalar};
 use super::reference::References;
-use super::{Component, Design, Field, Ignored, Places, Position, derived_id, is_no_id};
+use super::{Component, Components, Design, Field, Ignored, Listed, Places, Position, derived_id, is_no_id};
 use crate::document::{At, Entry, Map, Node, Value};
 use crate::problem::{Kind, Problem, Subject};
 
-pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: &References, problems: &mut Vec<Problem>) -> Design<'t> {
+pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: References, problems: &mut Vec<Problem>) -> Design<'t> {
     let text = |key| map.get(key).and_then(scalar).unwrap_or_default();
     let (id, name, version) = (text("patternID"), text("name"), text("version"));
     let id = if is_no_id(&id) { text("id") } else { id };
     let id = if is_no_id(&id) { Cow::Borrowed("") } else { id };
     let ignored = map.get("components").and_then(Node::as_list).filter(|components| !components.is_empty());
     let ignored = ignored.map(|components| Ignored { field: "components", count: components.len() });
-    let anchor = if id.is_empty() { name.clone() } else { id.clone() };
-    let components = match map.remove("services") {
-        Some(Node { value: Value::Map(services), .. }) => {
-            let services = services.0.into_iter();
-            services.filter_map(|service| component(service, &anchor, references, problems)).collect()
-        }
+    let services = match map.remove("services") {
+        Some(Node { value: Value::Map(services), .. }) => services.0,
         Some(node) => {
             let message = format!("`services` is {}; it must be a map", node.value.type_name());
             problems.push(Problem::new(Kind::WrongType, "services", at.max(node.at), message));
@@ -33,10 +29,12 @@ pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: &References, proble
         }
         None => Vec::new(),
     };
+    let design = if id.is_empty() { name.clone() } else { id.clone() };
+    let components = Components { listed: Listed::Legacy(services.into_iter()), design, references };
     Design { id, name, version, components, ignored }
 }
 
-fn component<'t>(
+pub(super) fn component<'t>(
     Entry { key, node }: Entry<'t>,
     design: &str,
     references: &References,

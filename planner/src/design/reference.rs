@@ -14,7 +14,8 @@ const USE: &str = "$(#use ";
 
 /// Whether a text can hold no reference, not even one whose letters are escaped.
 pub(super) fn is_without(text: &Text<'_>) -> bool {
-    !["$(#", "\\u", "\\U", "\\x", "\\\n", "\\\r"].iter().any(|part| text.contains(part))
+    let escaped = || ["\\u", "\\U", "\\x", "\\\n", "\\\r"].iter().any(|part| text.contains(part));
+    !(text.contains("$(#") || text.contains("\\") && escaped())
 }
 
 /// All references of a document, looked up.

@@ -13,14 +13,18 @@ pub(super) type Result<T> = std::result::Result<T, Box<Problem>>;
 
 /// The unfinished part of a tree.
 ///
-/// Values of unfinished maps and lists lie on one stack, from which each takes exactly its own when it ends: no vector
-/// ever grows beyond what it holds.
+/// Values of unfinished lists lie on one stack and entries of unfinished maps on another, from which each takes exactly its
+/// own when it ends: no vector ever grows beyond what it holds.
 pub(super) struct Builder<'t, 'l> {
     limits: &'l Limits,
     values_left: usize,
     values_allowed: usize,
     frames: Vec<Frame>,
-    values: Vec<Node<'t>>,
+    items: Vec<Node<'t>>,
+    entries: Vec<Entry<'t>>,
+    /// Where the keys of `entries` stand.
+    places: Vec<At>,
+    /// Keys of open maps that have no value yet.
     keys: Vec<(Cow<'t, str>, At)>,
     /// What is wrong, and did not keep the tree from being built.
     pub(super) problems: Vec<Problem>,
@@ -29,8 +33,10 @@ pub(super) struct Builder<'t, 'l> {
 struct Frame {
     at: At,
     map: bool,
-    first_value: usize,
-    first_key: usize,
+    /// Whether a key of the map has no value yet.
+    key: bool,
+    /// Where in `entries`, or in `items`, its own begin.
+    first: usize,
 }
 
 /// More duplicate keys than this in one document are not reported one by one.
@@ -44,7 +50,9 @@ impl<'t, 'l> Builder<'t, 'l> {
             values_left: values,
             values_allowed: values,
             frames: Vec::new(),
-            values: Vec::new(),
+            items: Vec::new(),
+            entries: Vec::new(),
+            places: Vec::new(),
             keys: Vec::new(),
             problems: Vec::new(),
         }
@@ -57,9 +65,7 @@ impl<'t, 'l> Builder<'t, 'l> {
 
     /// Whether a key is due rather than a value.
     pub(super) fn key_is_due(&self) -> bool {
-        self.frames.last().is_some_and(|frame| {
-            frame.map && self.keys.len() - frame.first_key == self.values.len() - frame.first_value
-        })
+        self.frames.last().is_some_and(|frame| frame.map && !frame.key)
     }
 
     /// How many brackets are open.
@@ -72,7 +78,8 @@ impl<'t, 'l> Builder<'t, 'l> {
             let message = format!("maps and lists are nested more than {} levels deep", self.limits.depth);
             return Err(self.limit(at, message));
         }
-        self.frames.push(Frame { at, map, first_value: self.values.len(), first_key: self.keys.len() });
+        let first = if map { self.entries.len() } else { self.items.len() };
+        self.frames.push(Frame { at, map, key: false, first });
         Ok(())
     }
 
@@ -81,10 +88,11 @@ impl<'t, 'l> Builder<'t, 'l> {
             let message = format!("a key has {} bytes and the limit for a key is {}", key.len(), self.limits.key_bytes);
             return Err(self.limit(at, message));
         }
-        let first = self.frames.last().map_or(0, |frame| frame.first_key);
-        if self.keys.len() - first >= self.limits.keys {
+        let frame = self.frames.last_mut().expect("a key stands in a map");
+        if self.entries.len() - frame.first >= self.limits.keys {
             return Err(self.limit(at, format!("a map has more than {} keys", self.limits.keys)));
         }
+        frame.key = true;
         self.keys.push((key, at));
         Ok(())
     }
@@ -98,7 +106,15 @@ impl<'t, 'l> Builder<'t, 'l> {
                 return Err(self.limit(node.at, message));
             }
         }
-        self.values.push(node);
+        match self.frames.last_mut() {
+            Some(frame) if frame.map => {
+                frame.key = false;
+                let (key, at) = self.keys.pop().expect("a value in a map comes after its key");
+                self.entries.push(Entry { key, node });
+                self.places.push(at);
+            }
+            _ => self.items.push(node),
+        }
         Ok(())
     }
 
@@ -107,11 +123,10 @@ impl<'t, 'l> Builder<'t, 'l> {
         let doubled = self.doubled();
         let frame = self.frames.pop().expect("a reader closes only what it opened");
         if !frame.map {
-            return Node::new(frame.at, Value::List(self.values.drain(frame.first_value..).collect()));
+            return Node::new(frame.at, Value::List(self.items.drain(frame.first..).collect()));
         }
-        let keys = self.keys.drain(frame.first_key..).map(|(key, _)| key);
-        let nodes = self.values.drain(frame.first_value..);
-        let mut entries: Vec<_> = keys.zip(nodes).map(|(key, node)| Entry { key, node }).collect();
+        self.places.truncate(frame.first);
+        let mut entries: Vec<_> = self.entries.drain(frame.first..).collect();
         // From the back, so that the indexes before stay true. The first of equal keys is kept.
         for index in doubled.into_iter().rev() {
             entries.remove(index);
@@ -122,22 +137,21 @@ impl<'t, 'l> Builder<'t, 'l> {
     /// Reports keys that the innermost map has twice; answers the indexes of those that repeat another.
     fn doubled(&mut self) -> Vec<usize> {
         const FEW: usize = 16;
-        let Some(first_key) = self.frames.last().filter(|frame| frame.map).map(|frame| frame.first_key) else {
+        let Some(first) = self.frames.last().filter(|frame| frame.map).map(|frame| frame.first) else {
             return Vec::new();
         };
-        let keys = &self.keys[first_key..];
+        let entries = &self.entries[first..];
         let mut pairs = Vec::new();
-        if keys.len() <= FEW {
-            for (second, (key, _)) in keys.iter().enumerate().skip(1) {
-                let key: &str = key;
-                if let Some(first) = keys[..second].iter().position(|(other, _)| **other == *key) {
+        if entries.len() <= FEW {
+            for (second, Entry { key, .. }) in entries.iter().enumerate().skip(1) {
+                if let Some(first) = entries[..second].iter().position(|other| other.key == *key) {
                     pairs.push((first, second));
                 }
             }
         } else {
-            let mut order: Vec<usize> = (0..keys.len()).collect();
-            order.sort_unstable_by(|&a, &b| keys[a].0.cmp(&keys[b].0).then(a.cmp(&b)));
-            for equal in order.chunk_by(|&a, &b| keys[a].0 == keys[b].0) {
+            let mut order: Vec<usize> = (0..entries.len()).collect();
+            order.sort_unstable_by(|&a, &b| entries[a].key.cmp(&entries[b].key).then(a.cmp(&b)));
+            for equal in order.chunk_by(|&a, &b| entries[a].key == entries[b].key) {
                 pairs.extend(equal[1..].iter().map(|&second| (equal[0], second)));
             }
             pairs.sort_unstable_by_key(|&(_, second)| second);
@@ -146,14 +160,15 @@ impl<'t, 'l> Builder<'t, 'l> {
             return Vec::new();
         }
         let path = self.path();
-        for &(first, second) in &pairs {
+        for &(earlier, second) in &pairs {
             if self.problems.len() == MOST_DUPLICATES {
                 break;
             }
-            let ((key, earlier), (_, at)) = (&self.keys[first_key + first], &self.keys[first_key + second]);
+            let key = &self.entries[first + second].key;
+            let (earlier, at) = (self.places[first + earlier], self.places[first + second]);
             let field = path.clone().key(key);
             let message = format!("the key {} is here for a second time; keep one of the two", quoted(key));
-            self.problems.push(Problem::new(Kind::DuplicateKey, field, *at, message).repeats(*earlier));
+            self.problems.push(Problem::new(Kind::DuplicateKey, field, at, message).repeats(earlier));
         }
         pairs.into_iter().map(|(_, second)| second).collect()
     }
@@ -165,21 +180,17 @@ impl<'t, 'l> Builder<'t, 'l> {
     /// The path of what is being read.
     pub(super) fn path(&self) -> Path {
         let mut path = Path::root();
+        let mut keys = self.keys.iter();
         for (index, frame) in self.frames.iter().enumerate() {
-            // Values of the frame that are complete; those above belong to frames within.
-            let (next_value, next_key) = match self.frames.get(index + 1) {
-                Some(inner) => (inner.first_value, inner.first_key),
-                None => (self.values.len(), self.keys.len()),
-            };
-            if frame.map {
-                match self.keys[frame.first_key..next_key].last() {
-                    Some((key, _)) if next_key - frame.first_key > next_value - frame.first_value => {
-                        path = path.key(key);
-                    }
-                    _ => return path,
-                }
-            } else {
-                path = path.index(next_value - frame.first_value);
+            if !frame.map {
+                // Items of the list that are complete; those above belong to lists within.
+                let within = self.frames[index + 1..].iter().find(|inner| !inner.map);
+                path = path.index(within.map_or(self.items.len(), |inner| inner.first) - frame.first);
+                continue;
+            }
+            match keys.next().filter(|_| frame.key) {
+                Some((key, _)) => path = path.key(key),
+                None => return path,
             }
         }
         path

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::tree::{Map, Node, Value};
+use super::tree::{Entry, Map, Node, Value};
 
 /// The tree as compact JSON. Numbers and the order of keys are as they were read.
 pub fn to_json(node: &Node<'_>) -> String {
@@ -13,6 +13,11 @@ pub fn to_json(node: &Node<'_>) -> String {
 
 /// A map as compact JSON.
 pub fn map_to_json(map: &Map<'_>) -> String {
+    entries_to_json(map.iter())
+}
+
+/// The map of these entries as compact JSON.
+pub fn entries_to_json<'n, 't: 'n>(entries: impl Iterator<Item = &'n Entry<'t>>) -> String {
     thread_local! {
         // Written here first, so that what is kept has its exact size without growing step by step.
         static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
@@ -21,7 +26,7 @@ pub fn map_to_json(map: &Map<'_>) -> String {
         // What one giant left behind is not kept for the life of a thread, and a secret no longer than needed.
         scratch.clear();
         scratch.shrink_to(1 << 20);
-        write_map(scratch, map);
+        write_entries(scratch, entries);
         scratch.as_str().to_owned()
     })
 }
@@ -43,13 +48,13 @@ fn write_node(out: &mut String, node: &Node<'_>) {
             }
             out.push(']');
         }
-        Value::Map(map) => write_map(out, map),
+        Value::Map(map) => write_entries(out, map.iter()),
     }
 }
 
-fn write_map(out: &mut String, map: &Map<'_>) {
+fn write_entries<'n, 't: 'n>(out: &mut String, entries: impl Iterator<Item = &'n Entry<'t>>) {
     out.push('{');
-    for (index, entry) in map.iter().enumerate() {
+    for (index, entry) in entries.enumerate() {
         if index > 0 {
             out.push(',');
         }

@@ -36,6 +36,15 @@ pub struct Names<'n> {
 const MOST_COMPARED: usize = 1_000_000;
 
 impl<'n> Names<'n> {
+    /// No names yet, and room for those of so many components.
+    pub fn with_capacity(components: usize) -> Self {
+        Self {
+            keys: HashMap::new(),
+            names: HashMap::with_capacity(components),
+            in_order: Vec::with_capacity(components),
+        }
+    }
+
     /// Adds a component: its name, for legacy files the key that dependencies mean first, and its number; a drawing has
     /// none.
     pub fn add(&mut self, name: &'n str, key: Option<&'n str>, semantic: Option<u32>) {

@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
-use crate::design::{Component, Field, Position};
-use crate::document::{At, Node, Path, Value};
+use crate::design::{Component, Components, Field, Position};
+use crate::document::{At, Map, Node, Path, Value};
 use crate::manifest::{self, Chosen, Identity};
 use crate::problem::{Kind, Problem, quoted};
 use crate::registry::{Chart, Found, Layers, Registrant};
@@ -22,7 +22,8 @@ pub(super) struct Draft<'t, 'r> {
     /// The namespace of its object; none for kinds known to have none.
     pub(super) namespace: Option<Cow<'t, str>>,
     pub(super) route: Route,
-    pub(super) unusable: Option<Unusable>,
+    /// Boxed, because hardly any draft has one and all are moved about.
+    pub(super) unusable: Option<Box<Unusable>>,
     pub(super) registrant: Option<&'r Registrant>,
     pub(super) chart: Option<&'r Chart>,
 }
@@ -45,7 +46,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// Takes every component in, and reports what is wrong with each by itself and with its identity.
     pub(super) fn take(
         &mut self,
-        components: Vec<Component<'t>>,
+        mut components: Components<'t>,
         registries: Layers<'r>,
         default_namespace: &'t str,
         problems: &mut Vec<Problem>,
@@ -53,9 +54,11 @@ impl<'t, 'r> Drafts<'t, 'r> {
     ) {
         // A field that could not be read has been reported; that it is missing as well needs no word.
         let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-        let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.len());
-        self.semantic.reserve(components.len());
-        for mut component in components {
+        let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.left());
+        self.semantic.reserve(components.left());
+        loop {
+            let told = problems.len();
+            let Some(mut component) = components.next(problems) else { break };
             match ids.entry(component.id.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert((component.name.clone(), component.at(Field::Id)));
@@ -77,14 +80,21 @@ impl<'t, 'r> Drafts<'t, 'r> {
             let mut check = Check {
                 component: &mut component,
                 unread: &unread,
+                told,
                 problems: &mut *problems,
                 warnings: &mut *warnings,
             };
             let (name, namespace, route, unusable) = check.draft(found, registries, default_namespace);
+            let unusable = unusable.map(Box::new);
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
+            if route == Route::Direct {
+                // Only adapters get what is not said elsewhere. It is most of a design, so it goes at once.
+                component.rest = Map::default();
+            }
             self.semantic.push(Draft { component, displayed, name, namespace, route, unusable, registrant, chart });
         }
+        drop(ids);
         self.same_objects(problems);
     }
 
@@ -121,7 +131,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// Addresses that cannot be dialled, one for each model that needs one.
     pub(super) fn bad_addresses(&self) -> Vec<BadAddress> {
         let bad = self.semantic.iter().filter_map(|draft| {
-            let unusable = draft.unusable.clone()?;
+            let unusable = draft.unusable.as_deref()?.clone();
             Some(BadAddress { model: draft.component.model.to_string(), unusable })
         });
         bad.collect::<BTreeSet<_>>().into_iter().collect()
@@ -130,7 +140,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
     /// In a dry run an address that cannot be dialled is only worth a word (D21).
     pub(super) fn warn_of_addresses(&self, warnings: &mut Vec<Warning>) {
         for draft in &self.semantic {
-            let Some(Unusable { registrant, address, why }) = &draft.unusable else { continue };
+            let Some(Unusable { registrant, address, why }) = draft.unusable.as_deref() else { continue };
             let message = format!(
                 "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}. A run that is not \
                  dry would be refused",
@@ -174,7 +184,10 @@ impl Component<'_> {
 /// The checks of one component.
 struct Check<'t, 'p> {
     component: &'p mut Component<'t>,
+    /// Fields that were told to be wrong before the components were looked at.
     unread: &'p HashSet<String>,
+    /// How many problems there were before this component.
+    told: usize,
     problems: &'p mut Vec<Problem>,
     warnings: &'p mut Vec<Warning>,
 }
@@ -218,7 +231,9 @@ impl<'t> Check<'t, '_> {
 
     fn missing(&mut self, kind: Kind, field: Field, what: &str) {
         let path = self.component.position.field(field).to_string();
-        if !self.unread.contains(&path) {
+        let unread =
+            self.unread.contains(&path) || self.problems[self.told..].iter().any(|problem| problem.field == path);
+        if !unread {
             self.report(kind, field, format!("{what}; give it one in `{path}`"));
         }
     }

@@ -24,7 +24,7 @@ const MOST_CYCLES: usize = 1_000;
 
 /// Finds the order, and reports what is wrong with the declarations.
 pub(super) fn edges(drafts: &Drafts<'_, '_>, problems: &mut Vec<Problem>, warnings: &mut Vec<Warning>) -> Edges {
-    let mut names = Names::default();
+    let mut names = Names::with_capacity(drafts.semantic.len() + drafts.drawings.len());
     for (draft, number) in drafts.semantic.iter().zip(0..) {
         let name = if draft.displayed { draft.component.name.as_ref() } else { "" };
         names.add(name, draft.component.position.key(), Some(number));

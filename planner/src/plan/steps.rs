@@ -27,11 +27,11 @@ pub(super) fn build<'t>(
     let named = |numbers: &[u32]| numbers.iter().map(|&number| ids[number as usize].to_string()).collect::<Vec<_>>();
     let mut drafts: Vec<Option<Draft<'_, '_>>> = drafts.semantic.into_iter().map(Some).collect();
     let order = graph::order(&waves);
-    let steps = order.into_iter().filter_map(|number| {
+    let steps = order.into_iter().map(|number| {
         let index = number as usize;
-        let draft = drafts[index].take()?;
+        let draft = drafts[index].take().expect("an order holds every number once");
         let (depends_on, runs_after) = (named(declared.before(number)), named(implicit.before(number)));
-        Some(step(draft, depends_on, runs_after, waves[index], marks, charts))
+        step(draft, depends_on, runs_after, waves[index], marks, charts)
     });
     steps.collect()
 }

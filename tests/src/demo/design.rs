@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
-use switchyard_proto::v1::PlanRequest;
+use switchyard_proto::v1::{Operation, PlanRequest, RunOptions};
 
 use super::{
     screen::{Paint, Screen},
@@ -31,6 +31,7 @@ pub(crate) struct Component {
     /// Name.
     pub(crate) display_name: String,
     component: Definition,
+    model: Model,
     #[serde(default)]
     metadata: Metadata,
 }
@@ -38,6 +39,11 @@ pub(crate) struct Component {
 #[derive(Debug, Clone, Deserialize)]
 struct Definition {
     kind: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Model {
+    name: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -70,22 +76,29 @@ impl Design {
         bail!("there is no component `{name}` that could fail; there are {}", names.join(", "))
     }
 
-    /// Makes the request to deploy it.
-    pub(crate) fn request(&self, clusters: &[&str]) -> PlanRequest {
-        client::deploy(TEXT, clusters)
+    /// Makes the request to deploy it; `until_ready`: and to wait until what it puts there is ready.
+    pub(crate) fn deploy(&self, clusters: &[&str], until_ready: bool) -> PlanRequest {
+        let options = RunOptions { wait_until_ready: until_ready, ..RunOptions::default() };
+        PlanRequest { options: Some(options), ..client::deploy(TEXT, clusters) }
+    }
+
+    /// Makes the request to take it down again.
+    pub(crate) fn undeploy(&self, clusters: &[&str]) -> PlanRequest {
+        PlanRequest { operation: Operation::Undeploy.into(), ..client::deploy(TEXT, clusters) }
     }
 
     /// Shows what it asks for.
     pub(crate) fn show(&self, screen: &mut Screen) -> io::Result<()> {
         screen.heading(&format!("The design: {}, {PATH}", self.name))?;
-        let mut table = Table::new(&["component", "kind", "dependsOn"]);
-        for Component { display_name, component, metadata } in &self.components {
+        let mut table = Table::new(&["component", "kind", "model", "dependsOn"]);
+        for Component { display_name, component, model, metadata } in &self.components {
             let note = if metadata.is_annotation {
                 (Paint::Faint, "(a drawing)".to_owned())
             } else {
                 plain(metadata.depends_on.join(", "))
             };
-            table.row(vec![(Paint::Strong, display_name.clone()), plain(&component.kind), note]);
+            let name = (Paint::Strong, display_name.clone());
+            table.row(vec![name, plain(&component.kind), plain(&model.name), note]);
         }
         let table = table.draw(screen);
         screen.block(&table)

@@ -47,7 +47,7 @@ impl Failing {
     /// Sees to it that the component will fail, and says how.
     pub(crate) async fn prepare(component: Component, world: &World, screen: &mut Screen) -> anyhow::Result<Self> {
         let name = component.display_name.clone();
-        let how = match world.last_cluster() {
+        let how = match world.ground.last_cluster() {
             Some(cluster) => {
                 let client = cluster.client().await?;
                 let text = format!("putting a policy into force on {}", cluster.name());

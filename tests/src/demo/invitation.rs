@@ -13,8 +13,8 @@ use super::{
 /// Where a request for the two clusters of ours lies in the repository.
 const REQUEST: &str = "tests/examples/shop-request.json";
 
-/// Shows lines to copy; `run_id` is the run that was shown.
-pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::Result<()> {
+/// Shows lines to copy; `run_id` is the run that was shown, and `goes_down` whether the design is taken down at the end.
+pub(crate) fn show(world: &World, run_id: &str, goes_down: bool, screen: &mut Screen) -> anyhow::Result<()> {
     let (planner, executor) = (world.planner.address(), world.executor.address());
     let grpcurl = typed(&world.grpcurl);
     let write = |name: &str, operation: &str, dry_run: bool| {
@@ -34,7 +34,8 @@ pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::
         )
     };
 
-    screen.heading("All of it stays up until Ctrl-C. To try meanwhile, in another terminal:")?;
+    let and_then = if goes_down { ", which takes the design down first; a second one ends at once" } else { "" };
+    screen.heading(&format!("All of it stays up until Ctrl-C{and_then}. To try meanwhile, in another terminal:"))?;
     screen.line("")?;
     say(screen, "deploy by hand: what Plan answers is what Execute takes (change the request, and see what changes)")?;
     let request = if world.is_own() {
@@ -54,11 +55,10 @@ pub(crate) fn show(world: &World, run_id: &str, screen: &mut Screen) -> anyhow::
     say(screen, "the objects on the clusters")?;
     for name in world.cluster_names() {
         let kubectl = format!("kubectl --kubeconfig {} --context {}", typed(&world.kubeconfig), quoted(name));
-        copy(screen, &format!("{kubectl} -n shop get configmap,secret,service,deployment,offer --show-labels"))?;
+        copy(screen, &format!("{kubectl} -n shop get configmap,secret,service,deployment,pod,networkpolicy,offer"))?;
     }
-    // On our own clusters nothing removes namespaces: that takes a controller manager.
-    if world.is_own() {
-        say(screen, "take it down again; only what the demo put there is removed")?;
+    if !goes_down {
+        say(screen, "take it down again; only what the demo put there is removed (--undeploy does it at the end)")?;
         copy(screen, &pipe(&write("undeploy.json", "OPERATION_UNDEPLOY", false)?))?;
     }
     Ok(())

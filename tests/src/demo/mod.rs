@@ -10,19 +10,24 @@ use std::{
 };
 
 use anyhow::Context as _;
+use switchyard_proto::v1::PlanRequest;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 mod design;
+mod dry_run;
 mod fail;
+mod ground;
 mod invitation;
 mod own;
 mod plan;
+mod registry;
 mod run;
 mod screen;
 mod summary;
 mod table;
 mod trace;
 mod tree;
+mod undeploy;
 mod wait;
 mod world;
 
@@ -42,14 +47,15 @@ const INTERRUPTED: u8 = 130;
 /// What a shell says of a program that wrote where nobody reads any more.
 const NOBODY_READS: u8 = 141;
 
-/// Shows Switchyard at work: plans an example design, puts it onto two clusters, and reads the whole run back as one trace.
+/// Shows Switchyard at work: plans an example design, asks what it would do, puts it onto two clusters, reads the whole run back
+/// as one trace, and takes the design down again.
 ///
-/// Everything runs on this machine, on ports of its own, and is gone at the end: two Kubernetes API servers, etcd, Jaeger,
-/// the planner and the executor. What is missing is built first, once; that takes about ten minutes on two cores.
+/// Everything runs on this machine, on ports of its own, and is gone at the end: two Kubernetes clusters without real nodes, an
+/// adapter, Jaeger, the planner and the executor. What is missing is built first, once; that takes about eleven minutes on two cores.
 #[derive(Debug, clap::Parser)]
 #[command(name = "demo", bin_name = "cargo demo", version)]
 pub struct Args {
-    /// End after the run, instead of staying up until Ctrl-C.
+    /// Take the design down and end right after the run, instead of staying up until Ctrl-C.
     #[arg(long)]
     once: bool,
     /// Use clusters of your own: a kubeconfig, of which --context names what is to be written to.
@@ -61,6 +67,9 @@ pub struct Args {
     /// Have this component of the design fail, to see what is withheld because of it.
     #[arg(long, value_name = "COMPONENT")]
     fail: Option<String>,
+    /// Take the design down at the end from clusters of your own too. Without it they keep it.
+    #[arg(long, requires = "kubeconfig")]
+    undeploy: bool,
 }
 
 /// Shows everything and says how it went: 0 if it came out as it was meant to.
@@ -88,7 +97,7 @@ pub fn main(args: Args) -> ExitCode {
 }
 
 async fn demo(args: Args, screen: &mut Screen) -> anyhow::Result<u8> {
-    let Args { once, kubeconfig, context, fail } = args;
+    let Args { once, kubeconfig, context, fail, undeploy } = args;
     let design = Design::example()?;
     // Whatever was misspelt is said before anything is built or started.
     let failing = fail.map(|name| design.component(&name).cloned()).transpose()?;
@@ -105,17 +114,34 @@ async fn demo(args: Args, screen: &mut Screen) -> anyhow::Result<u8> {
         shown = show(&world, &design, failing, screen) => Some(shown),
         () = signals.next() => None,
     };
+    let goes_down = undeploy || !world.is_own();
     let code = match shown {
         Some(Ok(Shown { run_id, as_meant })) => {
             if !once {
-                invitation::show(&world, &run_id, screen)?;
+                invitation::show(&world, &run_id, goes_down, screen)?;
                 signals.next().await;
                 screen.line("")?;
             }
-            Ok(if as_meant { 0 } else { 1 })
+            let is_gone = if goes_down {
+                tokio::select! {
+                    gone = undeploy::show(&world, &design, screen) => gone,
+                    // Asked for the second time: at once. What is still there ends with this process.
+                    () = signals.next() => return Ok(interrupted(screen)),
+                }
+            } else {
+                screen.line(format!("\n  {}", screen.paint(Paint::Wary, "your clusters keep the design")))?;
+                Ok(true)
+            };
+            is_gone.map(|is_gone| if as_meant && is_gone { 0 } else { 1 })
         }
         Some(Err(error)) => Err(error),
-        None => Ok(interrupted(screen)),
+        None => {
+            let code = interrupted(screen);
+            if world.is_own() {
+                eprintln!("demo: what has been put onto your clusters by now stays there");
+            }
+            Ok(code)
+        }
     };
     let stopped = tokio::select! {
         stopped = world.stop(screen) => stopped,
@@ -150,18 +176,26 @@ async fn show(
     let client = Client::connect(&world.planner.url(), &world.executor.url()).await?.traced(parent.clone());
     let clusters = world.cluster_names();
 
-    let planned = client.plan(design.request(&clusters)).await.map_err(|status| plan::refused(&status))?;
+    // People's own clusters have images to fetch, which may take any time.
+    let request = design.deploy(&clusters, !world.is_own());
+    let planned = client.plan(request.clone()).await.map_err(|status| plan::refused(&status))?;
     plan::show(&planned, screen)?;
+    let spoil = |plan| match &failing {
+        Some(failing) => failing.spoil(plan),
+        None => Ok(plan),
+    };
+    let planned = spoil(planned)?;
+
+    // A trace of its own: the one that will be shown holds one run.
+    let asking = client.clone().traced(TraceParent::random());
+    let dry = asking.plan(PlanRequest { dry_run: true, ..request }).await.map_err(|status| plan::refused(&status))?;
+    dry_run::show(world, &asking, spoil(dry)?, screen).await?;
     if world.is_own() {
         second_thoughts(world, screen).await?;
     }
-    let planned = match &failing {
-        Some(failing) => failing.spoil(planned)?,
-        None => planned,
-    };
 
-    let outcome = run::show(&client, planned.clone(), screen).await?;
-    summary::show(&planned, &outcome, screen)?;
+    let outcome = run::show("The run", &client, planned.clone(), screen).await?;
+    summary::show("The summary", &planned, &outcome, screen)?;
     let as_meant = fail::check(&planned, &outcome, failing.as_ref());
     match &as_meant {
         Ok(text) => screen.done(text)?,
@@ -180,7 +214,10 @@ async fn second_thoughts(world: &World, screen: &mut Screen) -> io::Result<()> {
         let warning = screen.paint(Paint::Wary, "will be written to:");
         screen.line(format!("  {warning} {} at {}", place.name, place.server))?;
     }
-    let text = format!("  It begins in {} seconds; Ctrl-C stops it.", SECOND_THOUGHTS.as_secs());
+    let text = format!(
+        "  It begins in {} seconds; Ctrl-C stops it. What will come of it is said above.",
+        SECOND_THOUGHTS.as_secs()
+    );
     screen.line(text)?;
     tokio::time::sleep(SECOND_THOUGHTS).await;
     Ok(())

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use switchyard_proto::v1::{
-    self, Change, ExecuteResponse, Outcome as Ending, StepResult, TargetResult, execute_response::Event,
-    target_result::Target,
+    self, Change, ExecuteResponse, Outcome as Ending, Readiness, Route, StepResult, TargetResult,
+    execute_response::Event, target_result::Target,
 };
 
 use super::{
@@ -16,8 +16,13 @@ use super::{
 use crate::client::{Client, Outcome, PlanParts, TraceParent};
 
 /// Executes the plan and shows each result when it comes.
-pub(crate) async fn show(client: &Client, plan: PlanParts, screen: &mut Screen) -> anyhow::Result<Outcome> {
-    screen.heading("The run")?;
+pub(crate) async fn show(
+    heading: &str,
+    client: &Client,
+    plan: PlanParts,
+    screen: &mut Screen,
+) -> anyhow::Result<Outcome> {
+    screen.heading(heading)?;
     let mut live = Live::new(&plan);
     let mut execution = client.execute(plan, Vec::new()).await.map_err(|status| refused(&status))?;
     let mut outcome = Outcome::default();
@@ -41,8 +46,10 @@ pub(crate) async fn again(client: &Client, plan: PlanParts, screen: &mut Screen)
     let running = async { client.execute(plan, Vec::new()).await?.finish().await };
     let outcome = wait(screen, "the same plan once more", running).await?.map_err(|status| refused(&status))?;
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-    for target in outcome.targets() {
-        *counts.entry(word(target).1).or_default() += 1;
+    for result in &outcome.results {
+        for target in result.targets.iter().filter(|target| !is_look(target, result.route())) {
+            *counts.entry(word(target, result.route()).1).or_default() += 1;
+        }
     }
     let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
     screen.done(format!("the same plan once more: {}, in {}", counts.join(", "), elapsed(&outcome)))?;
@@ -54,9 +61,20 @@ pub(crate) fn elapsed(outcome: &Outcome) -> String {
     spoken(duration(outcome.summary.elapsed.as_ref()))
 }
 
-/// Returns what became of a step on a target, in one word.
-pub(crate) fn word(target: &TargetResult) -> (Paint, &'static str) {
+/// Tells whether this is what was seen on a cluster of an adapter's work.
+fn is_look(target: &TargetResult, route: Route) -> bool {
+    route == Route::Adapter && matches!(target.target, Some(Target::Cluster(_)))
+}
+
+/// Returns what became of a step on a target, in a word or two.
+pub(crate) fn word(target: &TargetResult, route: Route) -> (Paint, &'static str) {
     match (target.outcome(), target.change()) {
+        (Ending::Succeeded, Change::Removed | Change::Absent) if is_look(target, route) => (Paint::Good, "seen gone"),
+        (Ending::Succeeded, _) if is_look(target, route) => (Paint::Good, "seen"),
+        (Ending::Failed, _) if is_look(target, route) => (Paint::Bad, "not seen"),
+        (Ending::Succeeded, Change::Removed) => (Paint::Good, "removed"),
+        (Ending::Succeeded, Change::Absent) => (Paint::Good, "was not there"),
+        (Ending::Succeeded, Change::Acknowledged) => (Paint::Good, "acknowledged"),
         (Ending::Succeeded, Change::Created) => (Paint::Good, "created"),
         (Ending::Succeeded, Change::Configured) => (Paint::Good, "configured"),
         (Ending::Succeeded, Change::Unchanged) => (Paint::Good, "unchanged"),
@@ -76,38 +94,70 @@ pub(crate) fn ending_word(ending: Ending) -> (Paint, &'static str) {
     }
 }
 
+/// Returns whether the object had become ready, if that was waited for.
+fn readiness(target: &TargetResult) -> Option<(Paint, &'static str)> {
+    match target.readiness() {
+        Readiness::Unspecified => None,
+        Readiness::Ready => Some((Paint::Good, "ready")),
+        Readiness::Progressing => Some((Paint::Wary, "not ready yet")),
+        Readiness::Stalled => Some((Paint::Bad, "stalled")),
+        Readiness::Unknown => Some((Paint::Wary, "not known to be ready")),
+    }
+}
+
 fn duration(duration: Option<&prost_types::Duration>) -> Duration {
     duration.and_then(|&duration| duration.try_into().ok()).unwrap_or_default()
 }
 
 /// What is known of the run while it goes on.
 struct Live {
-    /// Component names by step, and on how many targets each step is done.
-    steps: BTreeMap<String, (String, usize)>,
+    steps: BTreeMap<String, Step>,
     total: usize,
     ended: usize,
     running: Vec<String>,
     /// When the run began, by the executor's clock.
     began: Option<Duration>,
-    width: usize,
+    /// Of the longest name of a component, and of a target.
+    widths: (usize, usize),
+}
+
+/// A step, as far as it has come.
+struct Step {
+    name: String,
+    route: Route,
+    /// On how many targets something is done, or seen of what an adapter did.
+    targets: usize,
+    ended: usize,
+}
+
+impl Step {
+    fn new(step: &v1::PlanStep) -> Self {
+        let name = step.component.clone().unwrap_or_default().name;
+        let (route, targets) = match &step.route {
+            Some(v1::plan_step::Route::Direct(direct)) => (Route::Direct, direct.clusters.len()),
+            Some(v1::plan_step::Route::Adapter(adapter)) => (Route::Adapter, 1 + adapter.clusters.len()),
+            None => (Route::Unspecified, 0),
+        };
+        Self { name, route, targets, ended: 0 }
+    }
 }
 
 impl Live {
     fn new(plan: &PlanParts) -> Self {
-        let targets = |step: &v1::PlanStep| match &step.route {
-            Some(v1::plan_step::Route::Direct(direct)) => direct.clusters.len(),
-            _ => 1,
-        };
-        let name = |step: &v1::PlanStep| step.component.clone().unwrap_or_default().name;
-        let steps: BTreeMap<_, _> =
-            plan.steps.iter().map(|step| (step.id.clone(), (name(step), targets(step)))).collect();
-        let total = steps.values().map(|(_, targets)| targets).sum();
-        let width = steps.values().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        Self { steps, total, ended: 0, running: Vec::new(), began: None, width }
+        let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (step.id.clone(), Step::new(step))).collect();
+        let total = steps.values().map(|step| step.targets).sum();
+        let name = steps.values().map(|step| step.name.chars().count()).max().unwrap_or(0);
+        let places = plan.steps.iter().map(|step| match &step.route {
+            Some(v1::plan_step::Route::Adapter(adapter)) => format!("{}:{}", adapter.host, adapter.port).len(),
+            _ => 0,
+        });
+        let clusters = plan.header.clusters.iter().map(|name| name.chars().count());
+        let place = places.chain(clusters).max().unwrap_or(0);
+        Self { steps, total, ended: 0, running: Vec::new(), began: None, widths: (name, place) }
     }
 
     fn name(&self, step: &str) -> String {
-        self.steps.get(step).map_or(step, |(name, _)| name).to_owned()
+        self.steps.get(step).map_or(step, |step| &step.name).to_owned()
     }
 
     fn in_motion(&self, screen: &Screen) -> String {
@@ -144,13 +194,23 @@ impl Live {
 
     fn target(&mut self, target: &TargetResult, at: &str, screen: &mut Screen) -> anyhow::Result<()> {
         self.ended += 1;
+        let route = self.steps.get_mut(&target.step_id).map_or(Route::Unspecified, |step| {
+            step.ended += 1;
+            step.route
+        });
         let place = match &target.target {
             Some(Target::Cluster(name)) => name,
             Some(Target::AdapterAddress(address)) => address,
             None => "",
         };
-        let took = spoken(duration(target.elapsed.as_ref()));
-        self.result(word(target), &self.name(&target.step_id), &format!("{place:<8} {took}"), at, screen)?;
+        let mut rest = format!("{place:<width$}", width = self.widths.1);
+        if !is_look(target, route) {
+            rest += &format!("  {}", spoken(duration(target.elapsed.as_ref())));
+        }
+        if let Some(readiness) = readiness(target) {
+            rest += &format!("  {}", screen.paint(readiness.0, readiness.1));
+        }
+        self.result(word(target, route), &self.name(&target.step_id), &rest, at, screen)?;
         if let Some(error) = &target.error {
             screen.line(format!("{:24}{}: {}", "", screen.paint(Paint::Bad, &error.reason), error.message))?;
         }
@@ -161,11 +221,11 @@ impl Live {
     fn step(&mut self, result: &StepResult, at: &str, screen: &mut Screen) -> anyhow::Result<()> {
         let name = self.name(&result.step_id);
         self.running.retain(|running| *running != name);
+        // Where nothing was attempted, or could be seen, no target says anything.
+        self.ended += self.steps.get(&result.step_id).map_or(0, |step| step.targets.saturating_sub(step.ended));
         if !result.targets.is_empty() {
             return Ok(());
         }
-        // Not attempted anywhere, so no target has said anything.
-        self.ended += self.steps.get(&result.step_id).map_or(0, |(_, targets)| *targets);
         let because = match &result.withheld {
             Some(withheld) if withheld.step_id == withheld.root_step_id => {
                 format!("{} did not succeed", withheld.component)
@@ -187,8 +247,9 @@ impl Live {
         screen: &mut Screen,
     ) -> anyhow::Result<()> {
         let count = format!("{}/{}", self.ended, self.total);
-        let word = screen.paint(paint, format!("{word:<10}"));
-        screen.line(format!("  {at}  {count:>6}  {word}  {name:<width$}  {rest}", width = self.width))?;
+        let word = screen.paint(paint, format!("{word:<13}"));
+        let line = format!("  {at}  {count:>6}  {word}  {name:<width$}  {rest}", width = self.widths.0);
+        screen.line(line.trim_end())?;
         Ok(())
     }
 }

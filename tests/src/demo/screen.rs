@@ -6,7 +6,7 @@ use std::{
 };
 
 /// What a piece of text stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Paint {
     /// Nothing special.
     Plain,

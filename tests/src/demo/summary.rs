@@ -12,9 +12,9 @@ use super::{
 use crate::client::{Outcome, PlanParts};
 
 /// Shows the summary: every component, and of those that did not succeed why.
-pub(crate) fn show(plan: &PlanParts, outcome: &Outcome, screen: &mut Screen) -> io::Result<()> {
+pub(crate) fn show(heading: &str, plan: &PlanParts, outcome: &Outcome, screen: &mut Screen) -> io::Result<()> {
     let RunSummary { counts, rows, critical_path, .. } = &outcome.summary;
-    screen.heading("The summary")?;
+    screen.heading(heading)?;
     let mut table = Table::new(&["component", "model", "path", "where", "outcome", "changes"]);
     for row in rows {
         let (paint, outcome_word) = ending_word(row.outcome());
@@ -57,18 +57,15 @@ pub(crate) fn verdict_word(verdict: Verdict) -> String {
     verdict.as_str_name().trim_start_matches("VERDICT_").to_lowercase()
 }
 
-/// What changed, per cluster where that differs.
+/// What changed and, of an adapter's work, what was seen of it; the same on several clusters said once.
 fn changes(row: &SummaryRow, outcome: &Outcome) -> String {
     let Some(result) = outcome.results.iter().find(|result| result.step_id == row.step_id) else {
         return String::new();
     };
-    let mut words: Vec<&str> = result.targets.iter().map(|target| word(target).1).collect();
-    let all = words.len();
-    words.dedup();
-    match words.as_slice() {
-        [] => String::new(),
-        [one] if all > 1 => format!("{one} on {all}"),
+    let words: Vec<&str> = result.targets.iter().map(|target| word(target, result.route()).1).collect();
+    let same = words.chunk_by(|one, other| one == other).map(|same| match same {
         [one] => (*one).to_owned(),
-        _ => result.targets.iter().map(|target| word(target).1).collect::<Vec<_>>().join(", "),
-    }
+        _ => format!("{} on {}", same[0], same.len()),
+    });
+    same.collect::<Vec<_>>().join(", ")
 }

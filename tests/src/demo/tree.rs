@@ -16,12 +16,17 @@ const STATUS: &str = "http.response.status_code";
 
 /// Tells whether a span is a request of ours to an API server.
 fn is_request(span: &Span) -> bool {
-    is_write(span) || is_read(span)
+    is_ours(span) && span.attribute(CLUSTER).is_some()
 }
 
 /// Tells whether a span is a write that the executor sent.
 pub(crate) fn is_write(span: &Span) -> bool {
-    is_ours(span) && span.name.starts_with("PATCH")
+    is_request(span) && !is_read(span)
+}
+
+/// Tells whether a span is a call of the executor to an adapter.
+pub(crate) fn is_adapter_call(span: &Span) -> bool {
+    is_ours(span) && span.name.starts_with("meshes.")
 }
 
 /// Tells whether the API server stored what a write brought.
@@ -30,7 +35,11 @@ pub(crate) fn was_let_through(write: &Span) -> bool {
 }
 
 fn is_read(span: &Span) -> bool {
-    is_ours(span) && span.name.starts_with("GET")
+    is_ours(span) && matches!(verb(span), "GET" | "WATCH")
+}
+
+fn verb(span: &Span) -> &str {
+    span.name.split_once(' ').map_or(&span.name, |(verb, _)| verb)
 }
 
 fn is_ours(span: &Span) -> bool {
@@ -43,8 +52,14 @@ pub(crate) fn draw(trace: &Trace, screen: &Screen) -> String {
     for span in &trace.spans {
         below.entry(span.parent.as_deref().unwrap_or_default()).or_default().push(span);
     }
-    // Creating an object takes the API server down to etcd, so the first write that it let through is the one to show.
-    let example = trace.spans.iter().find(|span| is_write(span) && was_let_through(span));
+    // Creating an object takes the API server down to etcd, so the first write that one let through is the one to show.
+    // Of what lies below a step: the run's own writes keep other runs away and are of no component.
+    let of_step = |span: &&Span| {
+        let parent = trace.spans.iter().find(|other| Some(&other.id) == span.parent.as_ref());
+        parent.is_some_and(|parent| parent.name.starts_with("step "))
+    };
+    let examples = trace.spans.iter().filter(|span| is_write(span) && was_let_through(span)).filter(of_step);
+    let example = examples.min_by_key(|span| span.start);
     let mut tree = Tree { below, example: example.map(|span| span.id.as_str()), screen, lines: Vec::new() };
     let roots: Vec<&Span> = trace.roots().collect();
     for root in roots {
@@ -92,13 +107,14 @@ impl<'a> Tree<'a> {
     }
 
     fn reads(&mut self, reads: &[&'a Span], indent: &str, branch: &str) {
-        let names: BTreeSet<&str> = reads.iter().map(|span| span.name.trim_start_matches("GET ")).collect();
+        let verb = reads.first().map_or("", |span| verb(span));
+        let names: BTreeSet<&str> = reads.iter().map(|span| span.name[verb.len()..].trim_start()).collect();
         let clusters: BTreeSet<&str> = reads.iter().filter_map(|span| span.attribute(CLUSTER)).collect();
         let (names, clusters) = (Vec::from_iter(names).join(", "), Vec::from_iter(clusters).join(", "));
         let start = reads.iter().map(|span| span.start).min().unwrap_or_default();
         let end = reads.iter().map(|span| span.end).max().unwrap_or_default();
         let took = spoken(std::time::Duration::from_nanos(end.saturating_sub(start)));
-        let text = format!("{} × GET {names} on {clusters}{}", reads.len(), self.hidden(reads));
+        let text = format!("{} × {verb} {names} on {clusters}{}", reads.len(), self.hidden(reads));
         let text = self.screen.paint(Paint::Faint, text);
         self.line(&took, indent, branch, &text);
     }
@@ -154,12 +170,16 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Puts reads that came one after another, and went well, together.
+/// Puts reads of one kind that came one after another, and went well, together.
 fn entries<'a>(spans: &[&'a Span]) -> Vec<Entry<'a>> {
     let mut entries: Vec<Entry<'a>> = Vec::new();
     for &span in spans {
         match entries.last_mut() {
-            Some(Entry::Reads(reads)) if is_read(span) && span.error.is_none() => reads.push(span),
+            Some(Entry::Reads(reads))
+                if is_read(span) && span.error.is_none() && reads.iter().all(|read| verb(read) == verb(span)) =>
+            {
+                reads.push(span);
+            }
             _ if is_read(span) && span.error.is_none() => entries.push(Entry::Reads(vec![span])),
             _ => entries.push(Entry::One(span)),
         }
@@ -193,10 +213,13 @@ mod tests {
         let (east, west) = (("k8s.cluster.name", "east"), ("k8s.cluster.name", "west"));
         let spans = vec![
             span("x", "away", ours, "switchyard.v1.ExecutorService/Execute", &[("rpc.method", "Execute")]),
+            span("l", "x", ours, "PATCH leases", &[west, (STATUS, "201")]),
+            span("al", "l", "apiserver", "PATCH", &[]),
             span("r1", "x", ours, "GET /version", &[east]),
             span("r2", "x", ours, "GET /api", &[west]),
             span("a0", "r1", "apiserver", "GET", &[]),
             span("s", "x", ours, "step db", &[]),
+            span("w1", "s", ours, "WATCH secrets", &[east]),
             span("p1", "s", ours, "PATCH secrets", &[east, (STATUS, "201")]),
             span("a1", "p1", "apiserver", "PATCH", &[]),
             span("e1", "a1", "etcd", "txn", &[]),
@@ -205,8 +228,10 @@ mod tests {
             span("e2", "a2", "etcd", "txn", &[]),
         ];
         let expected = " 2.0 ms  Execute (switchyard-executor)\n \
+                      2.0 ms  ├ PATCH leases on west → 201  + 1 of apiserver\n \
                       2.0 ms  ├ 2 × GET /api, /version on east, west  + 1 of apiserver\n \
                       2.0 ms  └ step db\n \
+                      2.0 ms    ├ 1 × WATCH secrets on east\n \
                       2.0 ms    ├ PATCH secrets on east → 201\n \
                       2.0 ms    │ └ PATCH (apiserver)\n \
                       2.0 ms    │   └ txn (etcd)\n \

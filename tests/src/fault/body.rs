@@ -10,19 +10,19 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// The body of an answer.
-pub(super) type Answer = http_body_util::combinators::BoxBody<Bytes, io::Error>;
+pub(crate) type Answer = http_body_util::combinators::BoxBody<Bytes, io::Error>;
 
 /// Time for what was sent before to leave, so that it is a break *after* that.
 const BREATH: Duration = Duration::from_millis(50);
 const DRIP: Duration = Duration::from_secs(1);
 
 /// How a broken body ends.
-pub(super) enum End {
+pub(crate) enum End {
     /// The answer breaks off.
     Break,
     /// The connection breaks.
@@ -32,18 +32,31 @@ pub(super) enum End {
 }
 
 /// The whole body.
-pub(super) fn whole(body: Bytes) -> Answer {
+pub(crate) fn whole(body: Bytes) -> Answer {
     http_body_util::Full::new(body).map_err(|never| match never {}).boxed()
 }
 
+/// A body as it comes.
+pub(super) fn passed_on(body: Incoming) -> Answer {
+    body.map_err(io::Error::other).boxed()
+}
+
 /// The beginning of a body, and then `end`.
-pub(super) fn broken(beginning: Bytes, end: End) -> Answer {
+pub(crate) fn broken(beginning: Bytes, end: End) -> Answer {
     BodyExt::boxed(Broken { beginning: Some(beginning).filter(|it| !it.is_empty()), end, pause: None })
 }
 
 /// The body, byte by byte.
-pub(super) fn dripping(body: Bytes) -> Answer {
+pub(crate) fn dripping(body: Bytes) -> Answer {
     BodyExt::boxed(Dripping { rest: body, pause: Box::pin(sleep(Duration::ZERO)) })
+}
+
+/// A body without an end, as fast as it is taken.
+pub(crate) fn endless() -> Answer {
+    const PIECE: usize = 256 * 1024;
+    let piece = Bytes::from(vec![b'x'; PIECE]);
+    let pieces = futures::stream::repeat_with(move || Ok(Frame::data(piece.clone())));
+    BodyExt::boxed(http_body_util::StreamBody::new(pieces))
 }
 
 struct Broken {

@@ -33,6 +33,11 @@ impl Seen {
         self.method != Method::GET
     }
 
+    /// Tells whether it watches.
+    pub fn is_watch(&self) -> bool {
+        self.query.split('&').any(|part| part == "watch=1")
+    }
+
     /// Tells whether it asks which kinds there are.
     pub fn is_discovery(&self) -> bool {
         let depth = self.path.trim_matches('/').split('/').count();

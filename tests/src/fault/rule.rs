@@ -110,6 +110,7 @@ pub enum Fault {
 pub struct Rule {
     method: Option<Method>,
     path: String,
+    watches: bool,
     skip: u32,
     times: Option<u32>,
     pub(super) fault: Fault,
@@ -119,7 +120,7 @@ pub struct Rule {
 impl Rule {
     /// A rule for all requests whose path contains `path`.
     pub fn any(path: &str, fault: Fault) -> Self {
-        Self { method: None, path: path.to_owned(), skip: 0, times: None, fault, in_flight: 0 }
+        Self { method: None, path: path.to_owned(), watches: false, skip: 0, times: None, fault, in_flight: 0 }
     }
 
     /// A rule for GET requests whose path contains `path`.
@@ -130,6 +131,16 @@ impl Rule {
     /// A rule for PATCH requests whose path contains `path`.
     pub fn patch(path: &str, fault: Fault) -> Self {
         Self { method: Some(Method::PATCH), ..Self::any(path, fault) }
+    }
+
+    /// A rule for DELETE requests whose path contains `path`.
+    pub fn delete(path: &str, fault: Fault) -> Self {
+        Self { method: Some(Method::DELETE), ..Self::any(path, fault) }
+    }
+
+    /// A rule for watches whose path contains `path`.
+    pub fn watch(path: &str, fault: Fault) -> Self {
+        Self { watches: true, ..Self::get(path, fault) }
     }
 
     /// Leaves the first so many requests alone.
@@ -148,6 +159,7 @@ impl Rule {
     pub(super) fn takes(&mut self, seen: &Seen) -> bool {
         let fits = self.method.as_ref().is_none_or(|method| *method == seen.method)
             && seen.path.contains(&self.path)
+            && (!self.watches || seen.is_watch())
             && self.times != Some(0);
         if !fits {
             return false;

@@ -26,7 +26,7 @@ use super::{
 use crate::sandbox::certs::Identity;
 
 /// What terminates TLS, for the protocols that it shall offer.
-pub(super) fn acceptor(identity: &Identity, protocols: &[&str]) -> anyhow::Result<TlsAcceptor> {
+pub(crate) fn acceptor(identity: &Identity, protocols: &[&str]) -> anyhow::Result<TlsAcceptor> {
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -152,6 +152,11 @@ async fn answer(
         std::future::pending().await
     };
     let response = match fault {
+        // A watch has no end to wait for.
+        None if seen.is_watch() => match shared.upstream.open(&seen, &head.headers).await {
+            Ok(answer) => answer.map(body::passed_on),
+            Err(error) => respond(Upstream::unavailable(&error), body::whole),
+        },
         None | Some(Fault::Crowd(..)) => respond(forward().await, body::whole),
         Some(Fault::Answer(answer)) => respond(answer, body::whole),
         Some(Fault::Delay(delay)) => {

@@ -2,8 +2,9 @@
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -51,6 +52,13 @@ impl Upstream {
 
     /// Passes a request on and answers with what the API server said.
     pub(super) async fn send(&self, seen: &Seen, headers: &http::HeaderMap) -> anyhow::Result<Canned> {
+        let (head, body) = self.open(seen, headers).await?.into_parts();
+        let body = body.collect().await.context("the API server's answer broke off")?.to_bytes();
+        Ok(Canned { status: head.status, headers: head.headers, body })
+    }
+
+    /// Passes a request on and answers as soon as the API server begins to.
+    pub(super) async fn open(&self, seen: &Seen, headers: &http::HeaderMap) -> anyhow::Result<Response<Incoming>> {
         let target = if seen.query.is_empty() { seen.path.clone() } else { format!("{}?{}", seen.path, seen.query) };
         let uri = Uri::builder().scheme("https").authority(self.authority.as_str()).path_and_query(target).build()?;
         let mut request = Request::builder().method(seen.method.clone()).uri(uri).body(Full::new(seen.body.clone()))?;
@@ -61,12 +69,10 @@ impl Upstream {
                 request.headers_mut().append(name, value.clone());
             }
         }
-        let (head, body) = self.client.request(request).await.context("the API server did not answer")?.into_parts();
-        let body = body.collect().await.context("the API server's answer broke off")?.to_bytes();
-        let mut headers = head.headers;
-        headers.remove(header::CONNECTION);
-        headers.remove(header::TRANSFER_ENCODING);
-        Ok(Canned { status: head.status, headers, body })
+        let mut response = self.client.request(request).await.context("the API server did not answer")?;
+        response.headers_mut().remove(header::CONNECTION);
+        response.headers_mut().remove(header::TRANSFER_ENCODING);
+        Ok(response)
     }
 
     /// What a caller is told whom the API server did not answer.

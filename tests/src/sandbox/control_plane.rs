@@ -1,6 +1,6 @@
 //! One etcd and the clusters on it.
 
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
 
 use super::{
     cluster::{Cluster, Settings, TokenUser},
@@ -145,17 +145,26 @@ impl Builder {
         let api_server = tools.path(Tool::KubeApiserver)?;
         let starting = clusters.iter().map(|name| Cluster::start(api_server.to_owned(), etcd.url(), name, &settings));
         let clusters = try_join_all(starting).await?;
-        for cluster in &clusters {
-            if settings.service_accounts {
-                controllers::controller_manager(cluster, &tools).await?;
-            }
+        let (settings, tools) = (&settings, &tools);
+        let companions = clusters.iter().map(async |cluster| {
             if scheduler {
-                controllers::scheduler(cluster, &tools)?;
+                controllers::scheduler(cluster, tools)?;
             }
-            if kwok {
-                controllers::kwok(cluster, &tools).await?;
-            }
-        }
+            let manager = async {
+                if settings.service_accounts {
+                    controllers::controller_manager(cluster, tools).await?;
+                }
+                anyhow::Ok(())
+            };
+            let nodes = async {
+                if kwok {
+                    controllers::kwok(cluster, tools).await?;
+                }
+                anyhow::Ok(())
+            };
+            try_join(manager, nodes).await
+        });
+        try_join_all(companions).await?;
         Ok(ControlPlane { clusters, etcd, _folder: folder })
     }
 }

@@ -95,6 +95,11 @@ fn with_kubeconfigs(cluster: &Cluster, tools: &Toolbox, tool: Tool) -> anyhow::R
 }
 
 fn kubeconfig(cluster: &Cluster) -> anyhow::Result<PathBuf> {
+    // Written once: by the second time somebody may be reading it.
+    let path = cluster.folder().path().join("admin.kubeconfig");
+    if path.exists() {
+        return Ok(path);
+    }
     cluster.folder().write("admin.kubeconfig", &cluster.kubeconfig_admin().to_string())
 }
 

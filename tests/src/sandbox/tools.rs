@@ -45,6 +45,8 @@ pub enum Tool {
     FluxApply,
     /// The same around the applier of cli-utils.
     CliUtilsApply,
+    /// An OCI registry for charts, always built from its source here.
+    Registry,
 }
 
 /// What is known about a tool: how to recognise a good one, and how to build it.
@@ -62,7 +64,7 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Adapter,
         Self::Buf,
         Self::CliUtilsApply,
@@ -76,6 +78,7 @@ impl Tool {
         Self::KubeScheduler,
         Self::Kubectl,
         Self::Kwok,
+        Self::Registry,
     ];
 
     /// Returns the program's name, as typed on a command line.
@@ -127,6 +130,7 @@ impl Tool {
             Self::CliUtilsApply => {
                 facts("cli-utils-apply", &[], None, "cli-utils", "switchyard.test/cli-utils", "", 60)
             }
+            Self::Registry => facts("registry", &[], None, "registry", "switchyard.test/registry", "", 15),
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
     }
@@ -193,7 +197,7 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    if matches!(tool, Tool::Adapter | Tool::FluxApply | Tool::CliUtilsApply) {
+    if matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply) {
         // Whatever else is called so is not ours.
         return None;
     }

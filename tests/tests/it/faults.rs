@@ -11,6 +11,8 @@ mod apply;
 mod clusters;
 mod discovery;
 mod drain;
+mod locks;
+mod removal;
 mod runs;
 mod secrets;
 mod stage;

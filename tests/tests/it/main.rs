@@ -5,6 +5,7 @@
 mod adapter;
 mod compare;
 mod demo;
+mod dependencies;
 mod deploy;
 mod design;
 mod dry_run;
@@ -13,6 +14,7 @@ mod grpcurl;
 mod instructions;
 mod manifests;
 mod pair;
+mod readiness;
 mod readme;
 mod sandbox;
 mod secrets;

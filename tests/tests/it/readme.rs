@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path, process::Command};
 
-use switchyard_tests::sandbox::{Tool, Toolbox};
+use switchyard_tests::{
+    programs::Program,
+    sandbox::{Tool, Toolbox},
+};
 
 use crate::pair::Pair;
 
@@ -18,11 +21,15 @@ fn read(path: &str) -> String {
 async fn grpcurl_pipe_of_the_readme_works_as_printed() {
     let pair = Pair::shared().await;
     let readme = read("README.md");
+    // As the README starts it.
+    let registry = "tests/examples/registry.yaml";
+    assert!(readme.contains(&format!("switchyard-planner --registry {registry} &")), "{readme}");
+    let planner = Program::Planner.prepare().arg("--registry").arg(root().join(registry)).start().await.unwrap();
     let pipe = readme.split("```").find(|block| block.contains("PlannerService/Plan <")).unwrap();
     let pipe = pipe.trim_start_matches("sh");
     assert_eq!((pipe.matches("localhost:7001").count(), pipe.matches("localhost:7002").count()), (1, 1));
     let pipe = pipe
-        .replace("localhost:7001", &pair.planner.address().to_string())
+        .replace("localhost:7001", &planner.address().to_string())
         .replace("localhost:7002", &pair.executor.address().to_string());
     let tools = Toolbox::get(&[Tool::Grpcurl]).await.unwrap();
     let folder = tools.path(Tool::Grpcurl).unwrap().parent().unwrap().display().to_string();
@@ -41,4 +48,36 @@ fn code_of_the_readme_is_the_example_that_is_compiled() {
     let example = read("tests/examples/deploy.rs");
     let (_, code) = example.split_once("\n\n").unwrap();
     assert!(read("README.md").contains(&format!("```rust\n{code}```")), "README.md shows something else than\n{code}");
+}
+
+/// Every rule stands in the table of `tests/README.md`, and every test that it names is there.
+#[test]
+fn every_test_of_the_table_is_there() {
+    let table = read("tests/README.md");
+    let rules = (1..=25).map(|number| format!("S{number}")).chain((1..=27).map(|number| format!("D{number}")));
+    for rule in rules {
+        assert!(table.contains(&format!("\n| {rule} | `")), "no test of {rule} is named");
+    }
+    let mut sources = String::new();
+    for folder in ["tests/tests", "planner/src", "planner/tests", "executor/src", "service/src", "proto/src"] {
+        gather(&root().join(folder), &mut sources);
+    }
+    let (_, after) = table.split_once("## Rules").unwrap();
+    let (rows, _) = after.split_once("## Fault cases").unwrap();
+    let named: Vec<_> = rows.split('`').filter_map(|word| word.split_once("::")).map(|(_, test)| test).collect();
+    assert!(named.len() > 52, "{}", named.len());
+    for test in named {
+        assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}");
+    }
+}
+
+fn gather(folder: &Path, into: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gather(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push_str(&fs::read_to_string(path).unwrap());
+        }
+    }
 }

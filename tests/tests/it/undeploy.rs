@@ -142,6 +142,33 @@ async fn object_that_stays_holds_back_what_it_depends_on_and_nobody_else() {
     assert!(api.get_opt("db").await.unwrap().is_none());
 }
 
+/// D23: a cancel ends the wait for an object that lingers; whether it goes nobody can tell then.
+#[tokio::test]
+async fn cancel_interrupts_the_wait_until_an_object_is_gone() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("lingers").await.unwrap();
+    let design = Design::new().config_map("db", &namespace, &[]).config_map("api", &namespace, &["db"]);
+    world.run(deploy(&design)).await;
+    let api = world.config_maps(&namespace).await;
+    let finalizer = |list| Patch::Merge(serde_json::json!({"metadata": {"finalizers": list}}));
+    api.patch("api", &PatchParams::default(), &finalizer(Some(["example.com/protect"]))).await.unwrap();
+
+    let mut request = undeploy(&design);
+    request.options.as_mut().unwrap().step_timeout = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+    let client = world.client().await;
+    let plan = client.plan(request).await.unwrap();
+    let access = vec![client::kubeconfig("main", world.cluster().kubeconfig_admin().to_string())];
+    let mut execution = client.execute(plan, access).await.unwrap();
+    eventually(async || api.get("api").await.unwrap().metadata.deletion_timestamp.is_some()).await;
+    execution.cancel("enough").await;
+    let outcome = tokio::time::timeout(Duration::from_secs(60), execution.finish()).await.expect("it ends").unwrap();
+    assert_eq!(outcome.outcomes()["api"], Outcome::Indeterminate);
+    assert_eq!(outcome.outcomes()["db"], Outcome::Cancelled);
+    let failure = outcome.target("api", "main").unwrap().error.clone().unwrap();
+    assert!(failure.message.contains("was told to go; the run was stopped"), "{}", failure.message);
+    api.patch("api", &PatchParams::default(), &finalizer(None::<[&str; 1]>)).await.unwrap();
+}
+
 /// D19, case 72: the mark of this design or nothing.
 #[tokio::test]
 async fn what_does_not_carry_the_designs_mark_is_left_in_place() {
@@ -207,6 +234,34 @@ async fn definition_and_namespace_with_foreign_contents_are_kept_and_named() {
     // Case 67: the kind is gone, so its objects are.
     let down = world.run(undeploy(&foreign)).await;
     assert!(down.targets().all(|target| target.change() == Change::Absent), "{:#?}", down.results);
+}
+
+/// Case 71: a namespace that hangs fails at the bound, and the controller's own words say what it hangs on.
+#[tokio::test]
+async fn namespace_that_hangs_says_what_it_waits_for() {
+    let world = World::shared().await;
+    let namespace = format!("hangs-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+    let design = Design::new().component(&namespace, ("v1", "Namespace"), &[], "{}");
+    world.run(deploy(&design)).await;
+    let api = world.config_maps(&namespace).await;
+    let stays = ConfigMap {
+        metadata: kube::api::ObjectMeta {
+            name: Some("stays".into()),
+            finalizers: Some(vec!["example.com/protect".into()]),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    api.create(&PostParams::default(), &stays).await.unwrap();
+    let mut request = undeploy(&design);
+    let options = request.options.as_mut().unwrap();
+    (options.delete_foreign, options.step_timeout) = (true, Some(prost_types::Duration { seconds: 12, nanos: 0 }));
+    let down = world.run(request).await;
+    let failure = down.target(&namespace, "main").unwrap().error.clone().unwrap();
+    assert_eq!(failure.reason, "FINALIZERS_PENDING", "{failure:?}");
+    assert!(failure.message.contains("example.com/protect"), "{}", failure.message);
+    let clear = serde_json::json!({"metadata": {"finalizers": null}});
+    api.patch("stays", &PatchParams::default(), &Patch::Merge(&clear)).await.unwrap();
 }
 
 /// D19: what every cluster needs is never deleted, whatever mark it carries.

@@ -32,6 +32,9 @@ type Entry struct {
 	// Milliseconds that the caller is going to wait; absent if it said nothing of it.
 	Deadline    *int64 `json:"deadline,omitempty"`
 	Traceparent string `json:"traceparent,omitempty"`
+	// Run and Step are what the caller says that the call belongs to.
+	Run  string `json:"run,omitempty"`
+	Step string `json:"step,omitempty"`
 	// Compression that the request came in; none is the empty string.
 	Compression string `json:"compression,omitempty"`
 	// Running is how many calls were under way, this one included.

@@ -168,6 +168,8 @@ func (r request) entry(ctx context.Context, id, running int64) Entry {
 	}
 	if headers, ok := metadata.FromIncomingContext(ctx); ok {
 		entry.Traceparent = strings.Join(headers.Get("traceparent"), ",")
+		entry.Run = strings.Join(headers.Get("switchyard-run-id"), ",")
+		entry.Step = strings.Join(headers.Get("switchyard-step-id"), ",")
 	}
 	return entry
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchyard_proto::v1::{Change, Outcome, Verdict};
+use switchyard_proto::v1::{Change, Outcome, Readiness, Verdict};
 
 use super::{
     CONFIG_MAP, MESH, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of, run, seen,
@@ -92,7 +92,10 @@ async fn adapter_that_dies_before_the_work_is_indeterminate_and_not_asked_again(
     assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("may have acted") && message.contains(&adapter.address().to_string()), "{message}");
-    assert_eq!(adapter.calls().len(), 1);
+    let calls = adapter.calls();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].run, outcome.summary.run_id, "a call says what it belongs to");
+    assert_eq!(calls[0].step, outcome.result("routes").unwrap().step_id);
 }
 
 /// D26: what is no object of any cluster cannot be looked at.
@@ -170,4 +173,26 @@ async fn removal_from_a_namespace_that_the_adapter_makes_first_succeeds() {
     assert!(made.count() > 0, "made by the adapter");
     let ours = events.iter().filter(|event| event.uri.contains(&namespace) && event.is_write());
     assert!(ours.into_iter().all(|event| event.user_agent.starts_with("reference-adapter")));
+}
+
+/// D16, S13: what an adapter made is waited for too, and what comes of that is told beside the outcome.
+#[tokio::test]
+async fn what_an_adapter_made_is_waited_for_until_it_is_ready() {
+    let namespace = namespace("adapted-ready").await;
+    let adapter = adapter(&[]).await;
+    let balanced =
+        format!("{{metadata: {{namespace: {namespace}}}, spec: {{type: LoadBalancer, ports: [{{port: 80}}]}}}}");
+    let design = Design::new()
+        .mesh("routes", CONFIG_MAP, &[], &config_map(&namespace))
+        .mesh("front", ("v1", "Service"), &[], &balanced)
+        .config_map("behind", &namespace, &["front"]);
+    let mut request = within(deploy(&design, of(&adapter)), 5);
+    request.options.as_mut().unwrap().wait_until_ready = true;
+    let outcome = run(request).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.results);
+    for (component, readiness) in [("routes", Readiness::Ready), ("front", Readiness::Progressing)] {
+        let seen = seen(outcome.result(component).unwrap());
+        let found = ["east", "west"].map(|cluster| seen[cluster].readiness());
+        assert_eq!(found, [readiness; 2], "{component}: {seen:#?}");
+    }
 }

@@ -36,7 +36,7 @@ async fn a_write_whose_answer_is_lost_is_sent_again_and_proven() {
 
     // One after the other: a connection that breaks takes everything on it along.
     for (name, _) in losses {
-        let draft = Draft::on(&["east"]).step_timeout(4_000).apply(name, &[], &stage.config_map(name));
+        let draft = Draft::on(&["east"]).step_timeout(8_000).apply(name, &[], &stage.config_map(name));
         let outcome = stage.run(&draft).await;
 
         assert_applied(&outcome, name, Change::Created);
@@ -378,4 +378,37 @@ async fn a_server_without_http2_is_spoken_to_in_http1() {
 
     assert_applied(&outcome, "plain", Change::Created);
     assert_applied(&outcome, "lost", Change::Created);
+}
+
+/// Cases 83 and 85, D20: a webhook that cannot be asked in a dry run leaves open what it would say; every other refusal is one,
+/// with all that the server told.
+#[tokio::test]
+async fn dry_run_tells_who_could_not_be_asked_from_who_said_no() {
+    let stage = Stage::set("dry-refusals").await;
+    let webhook = "admission webhook \"audit.example.com\" does not support dry run";
+    let webhook = Canned::refusal(400, "BadRequest", webhook, Value::Null);
+    let causes = json!({"causes": [
+        {"reason": "FieldValueRequired", "field": "data.a", "message": "Required value"},
+        {"reason": "FieldValueInvalid", "field": "data.b", "message": "Invalid value: 1"},
+        {"reason": "FieldValueInvalid", "field": "data.c", "message": "Invalid value: 2"},
+    ]});
+    let invalid = Canned::refusal(422, "Invalid", "three things are wrong", causes);
+    let page = Canned::status(400).text("<html>no</html>");
+    for (name, answer) in [("hooked", webhook), ("wrong", invalid), ("page", page)] {
+        stage.east.add(Rule::patch(&format!("/configmaps/{name}"), Fault::Answer(answer)));
+    }
+    let names = ["hooked", "wrong", "page", "right"];
+    let draft = names
+        .iter()
+        .fold(Draft::on(&["east"]).dry_run(), |draft, name| draft.apply(name, &[], &stage.config_map(name)));
+    let outcome = stage.run(&draft).await;
+
+    assert_eq!(outcome.outcomes()["hooked"], Outcome::Indeterminate);
+    let told = &failure(&outcome, "hooked", "east").message;
+    assert!(told.contains("cannot tell in a dry run") && told.contains("audit.example.com"), "{told}");
+    assert_failed(&outcome, "wrong", "INVALID", &["three things are wrong"]);
+    let fields: Vec<_> = failure(&outcome, "wrong", "east").causes.iter().map(|cause| cause.field.as_str()).collect();
+    assert_eq!(fields, ["data.a", "data.b", "data.c"]);
+    assert_failed(&outcome, "page", "INVALID", &["(400)"]);
+    assert_eq!(outcome.outcomes()["right"], Outcome::Succeeded);
 }

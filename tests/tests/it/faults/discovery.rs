@@ -350,3 +350,88 @@ async fn a_definition_that_is_not_served_in_time_has_failed() {
     let stored = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}");
     eventually("the definition to be stored", async || stage.read(stage.world.east(), &stored).await.is_some()).await;
 }
+
+/// S14: clusters of different versions. What one of them does not serve fails there alone, says so, and withholds on both.
+#[tokio::test]
+async fn clusters_that_serve_different_kinds_are_told_apart() {
+    let stage = Stage::set("versions").await;
+    let definition =
+        Draft::on(&["east"]).apply("definition", &[], &definition(&own_group(&stage), "engines", "Engine"));
+    stage.run(&definition).await;
+    let draft = Draft::on(&["east", "west"])
+        .apply("engine", &[], &custom(&stage, "Engine", "engine"))
+        .apply("behind", &["engine"], &stage.config_map("behind"))
+        .apply("aside", &[], &stage.config_map("aside"));
+    let outcome = stage.run(&draft).await;
+    assert_eq!(outcome.target("engine", "east").unwrap().change(), Change::Created);
+    assert_eq!(failure(&outcome, "engine", "west").reason, "KIND_UNKNOWN");
+    assert!(failure(&outcome, "engine", "west").message.contains("cluster west does not serve kind Engine"));
+    let outcomes = outcome.outcomes();
+    assert_eq!((outcomes["engine"], outcomes["behind"]), (Outcome::Failed, Outcome::Withheld));
+    assert_eq!(outcomes["aside"], Outcome::Succeeded);
+}
+
+/// D12: a plan of many groups is answered by one question for all of them, and the runs that follow ask nothing.
+#[tokio::test]
+async fn many_groups_take_one_question_and_the_next_run_none() {
+    let stage = Stage::set("many-groups").await;
+    let own = |api_version: &str, kind: &str, name: &str, rest: Value| {
+        let mut object = rest;
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        object["metadata"] = json!({"name": name, "namespace": stage.namespace});
+        object
+    };
+    let objects = [
+        own("v1", "ConfigMap", "map", json!({})),
+        own("networking.k8s.io/v1", "NetworkPolicy", "policy", json!({"spec": {"podSelector": {}}})),
+        own("rbac.authorization.k8s.io/v1", "Role", "role", json!({"rules": []})),
+        own("policy/v1", "PodDisruptionBudget", "budget", json!({"spec": {"maxUnavailable": 1}})),
+        own("coordination.k8s.io/v1", "Lease", "lease", json!({"spec": {}})),
+        own("discovery.k8s.io/v1", "EndpointSlice", "slice", json!({"addressType": "IPv4", "endpoints": []})),
+        own(
+            "batch/v1",
+            "CronJob",
+            "cron",
+            json!({"spec": {"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": {"spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
+        ),
+    ];
+    let draft =
+        objects.iter().fold(Draft::on(&["east"]).options(|options| options.max_in_flight = 1), |draft, object| {
+            draft.apply(object["metadata"]["name"].as_str().unwrap(), &[], object)
+        });
+    let questions =
+        || stage.east.seen().into_iter().filter(Seen::is_discovery).map(|seen| seen.path).collect::<Vec<_>>();
+
+    let outcome = stage.run(&draft).await;
+    assert_eq!(outcome.summary.counts["succeeded"] as usize, objects.len(), "{:?}", outcome.summary);
+    let asked = questions();
+    assert_eq!(asked.iter().filter(|path| *path == "/apis").count(), 1, "{asked:?}");
+    assert!(asked.iter().filter(|path| path.matches('/').count() > 1).count() <= 4, "{asked:?}");
+
+    stage.east.forget();
+    stage.run(&draft).await;
+    assert_eq!(questions(), ["/api"], "the proof that the cluster is workable and nothing else");
+}
+
+/// D12: what the runs before learned is not believed for ever: a kind that went and came back is found.
+#[tokio::test]
+async fn kind_that_went_and_came_back_is_found_by_the_next_run() {
+    let stage = Stage::set("came-back").await;
+    let group = own_group(&stage);
+    let definition = definition(&group, "engines", "Engine");
+    let draft = Draft::on(&["east"]).apply("definition", &[], &definition).apply(
+        "engine",
+        &["definition"],
+        &custom(&stage, "Engine", "engine"),
+    );
+    let alone = Draft::on(&["east"]).apply("engine", &[], &custom(&stage, "Engine", "engine"));
+    assert_eq!(stage.run(&draft).await.summary.counts["succeeded"], 2);
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/engines.{group}");
+    stage.delete(stage.world.east(), &path).await;
+    eventually("the definition to be gone", async || stage.read(stage.world.east(), &path).await.is_none()).await;
+
+    assert_failed(&stage.run(&alone).await, "engine", "KIND_UNKNOWN", &[]);
+    assert_eq!(stage.run(&draft).await.summary.counts["succeeded"], 2);
+}

@@ -21,7 +21,7 @@ use super::{
 async fn a_slow_reader_holds_up_nothing_and_misses_nothing() {
     const STEPS: usize = 1_500;
     let stage = Stage::set("slow-reader").await;
-    let mut program = Program::Executor.prepare().start().await.unwrap();
+    let mut program = Program::Executor.prepare().arg("--run-lock").arg("process").start().await.unwrap();
     let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
     let direct = vec![client::kubeconfig("east", stage.world.east().kubeconfig_admin().to_string())];
     let draft = (0..STEPS).fold(Draft::on(&["east"]), |draft, number| {
@@ -59,7 +59,7 @@ fn resident(program: &mut Running) -> u64 {
 #[tokio::test]
 async fn a_drain_lets_writes_end_and_tells_the_client() {
     let stage = Stage::set("drain").await;
-    let mut program = Program::Executor.prepare().start().await.unwrap();
+    let mut program = Program::Executor.prepare().arg("--run-lock").arg("process").start().await.unwrap();
     let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
     let idle = tokio::net::TcpStream::connect(program.address()).await.unwrap();
     let gate = Gate::shut();
@@ -96,7 +96,15 @@ async fn a_drain_lets_writes_end_and_tells_the_client() {
 async fn a_drain_ends_with_the_grace_period_or_a_second_signal() {
     let stage = Stage::set("drain-hangs").await;
     for (grace, signals) in [("1s", 1), ("10m", 2)] {
-        let mut program = Program::Executor.prepare().arg("--grace-period").arg(grace).start().await.unwrap();
+        let mut program = Program::Executor
+            .prepare()
+            .arg("--run-lock")
+            .arg("process")
+            .arg("--grace-period")
+            .arg(grace)
+            .start()
+            .await
+            .unwrap();
         let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
         stage.east.forget();
         stage.east.add(Rule::patch("/configmaps/", Fault::Ignore));

@@ -7,7 +7,7 @@ use std::sync::{
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use switchyard_proto::v1::{Change, Outcome};
+use switchyard_proto::v1::{Change, Outcome, Verdict};
 use switchyard_tests::{
     client,
     fault::{Canned, Fault, Rule, Seen},
@@ -303,4 +303,52 @@ async fn the_callers_own_token_is_what_the_api_server_sees() {
     assert!(matches!(outcome.outcomes()["map"], Outcome::Failed | Outcome::Succeeded));
     let bearer = format!("Bearer {}", switchyard_tests::sandbox::Sandbox::OPERATOR_TOKEN);
     assert_eq!(proxy.count(|seen| seen.is_write() && seen.authorization == bearer), 1);
+}
+
+/// Case 81: a binding beside its role, by an account that may not bind what is not there. A dry run cannot tell; the real run
+/// has both.
+#[tokio::test]
+async fn binding_waits_for_the_role_beside_it() {
+    let stage = Stage::set("binding").await;
+    let east = stage.world.east();
+    let account = format!("binder-{}", stage.namespace);
+    let (may, rbac) = (["get", "patch", "create"], "rbac.authorization.k8s.io");
+    east.grant(&account, &may, "", &["configmaps"]).await.unwrap();
+    east.grant(&account, &may, rbac, &["roles", "rolebindings"]).await.unwrap();
+    let access = || vec![client::kubeconfig("east", east.kubeconfig_for(&account, &[]).unwrap().to_string())];
+    let own = |name: &str, kind: &str| {
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": kind, "metadata": {"name": name, "namespace": stage.namespace},
+        })
+    };
+    let mut role = own("reader", "Role");
+    role["rules"] = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
+    let mut binding = own("readers", "RoleBinding");
+    binding["roleRef"] = json!({"apiGroup": rbac, "kind": "Role", "name": "reader"});
+    binding["subjects"] = json!([{"apiGroup": rbac, "kind": "User", "name": "somebody"}]);
+    let maps = ["one", "two", "three"];
+    let before = |draft: Draft| draft.apply("readers", &[], &binding);
+    let chain = |draft: Draft| {
+        let chain = maps.iter().enumerate();
+        let chain = chain.fold(draft, |draft, (at, name)| {
+            draft.apply(name, &maps[at.saturating_sub(1)..at], &stage.config_map(name))
+        });
+        chain.apply("reader", &["three"], &role)
+    };
+
+    eventually("the rights to take effect", async || {
+        let dry =
+            Draft::on(&["east"]).dry_run().apply("one", &[], &stage.config_map("one")).apply("reader", &[], &role);
+        stage.try_run(&dry, access()).await.unwrap().verdict() == Verdict::Succeeded
+    })
+    .await;
+    let dry = stage.try_run(&before(chain(Draft::on(&["east"]).dry_run())), access()).await.unwrap();
+    assert_eq!(dry.outcomes()["readers"], Outcome::Indeterminate, "{:?}", dry.result("readers"));
+    let told = &failure(&dry, "readers", "east").message;
+    assert!(told.contains("cannot tell in a dry run: its role is created by component reader"), "{told}");
+
+    // The role comes behind three others, so the binding is there first.
+    let real = stage.try_run(&chain(before(Draft::on(&["east"]))), access()).await.unwrap();
+    assert_eq!(real.verdict(), Verdict::Succeeded, "{:?}", real.summary);
+    assert!(real.target("readers", "east").unwrap().attempts > 1);
 }

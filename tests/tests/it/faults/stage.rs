@@ -29,7 +29,8 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) async fn set(test: &str) -> Self {
-        Self::set_with(test, &[]).await
+        // Without Leases every write that a proxy counts is one of the plan's; they have tests of their own.
+        Self::set_with(test, &["--run-lock", "process"]).await
     }
 
     /// Sets the stage with an executor that has these flags.
@@ -106,7 +107,7 @@ impl Stage {
 
     /// Applies an object past the executor, as another field manager.
     pub(super) async fn apply_as(&self, manager: &str, path: &str, object: &Value) -> Value {
-        let path = format!("{path}?fieldManager={manager}");
+        let path = format!("{path}?fieldManager={manager}&force=true");
         send(self.world.east(), "PATCH", &path, "application/apply-patch+yaml", object).await
     }
 

@@ -1,0 +1,120 @@
+//! Waiting until an object that was written is ready (D16): by watch, bounded, and interruptible.
+//!
+//! What comes of it is told beside the outcome and withholds nothing (S13).
+
+mod judge;
+
+use serde_json::Value;
+use switchyard_proto::v1;
+use tokio::time::{Duration, Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use self::judge::{State, judge};
+use super::{
+    Cluster,
+    discovery::Resource,
+    object::{self, Found},
+    watch::Look,
+};
+use crate::verdict::Subject;
+
+/// How long a controller may take for its first word. An object of whose kind nobody ever reports a status is ready then
+/// (case 56).
+const FIRST_WORD: Duration = Duration::from_secs(10);
+/// Pause between looks where watching is not permitted.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
+/// What is waited for.
+pub(crate) struct Awaited<'a> {
+    pub(crate) subject: Subject<'a>,
+    pub(crate) resource: &'a Resource,
+    /// The design whose mark the object carries.
+    pub(crate) design_id: &'a str,
+    /// The object as it was written, if that was seen.
+    pub(crate) written: Option<Value>,
+}
+
+/// What a wait came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) readiness: v1::Readiness,
+    /// What a person should know of it.
+    pub(crate) note: Option<String>,
+}
+
+impl Report {
+    /// The report on an object that was in `state` when the wait ended, because of `end`.
+    fn of(state: State, end: &str) -> Self {
+        let (readiness, note) = match state {
+            State::Ready => return Self { readiness: v1::Readiness::Ready, note: None },
+            State::Progressing(why) => (v1::Readiness::Progressing, format!("not ready {end}: {why}")),
+            State::Stalled(why) => (v1::Readiness::Stalled, format!("it will not become ready: {why}")),
+            State::Silent => (v1::Readiness::Unknown, format!("not known to be ready {end}: no status was reported")),
+        };
+        Self { readiness, note: Some(note) }
+    }
+}
+
+/// Waits until the object is ready, has stalled, `deadline` is there, or `stop` says so.
+pub(crate) async fn until_ready(
+    cluster: &Cluster,
+    what: Awaited<'_>,
+    stop: &CancellationToken,
+    deadline: Instant,
+) -> Report {
+    // A kind without a status is ready when it is stored.
+    if !what.resource.has_status {
+        return Report::of(State::Ready, "");
+    }
+    let began = Instant::now();
+    let least = what.written.as_ref().and_then(version);
+    let mut state = what.written.as_ref().map_or(State::Silent, judge);
+    let mut looks = cluster.watches.looks(cluster, &what.subject, what.resource, what.design_id);
+    loop {
+        if matches!(state, State::Ready | State::Stalled(_)) {
+            return Report::of(state, "");
+        }
+        let look = tokio::select! {
+            // A stop comes first, or a busy watch would hide it.
+            biased;
+            () = stop.cancelled() => return Report::of(state, "when the wait was cancelled"),
+            () = sleep_until(deadline) => return Report::of(state, &format!("after {:.1?}", began.elapsed())),
+            () = sleep_until(began + FIRST_WORD), if state == State::Silent => {
+                let note = format!("nobody reported a status in {} s; it counts as ready", FIRST_WORD.as_secs());
+                return Report { readiness: v1::Readiness::Ready, note: Some(note) };
+            }
+            look = looks.next() => look,
+        };
+        state = match look {
+            // A watch that was there before may still show the object as it was before the write.
+            Look::There(object) if version(&object) < least => state,
+            Look::There(object) => judge(&object),
+            Look::Nothing => state,
+            Look::Gone => {
+                let note = Some("it was deleted while it was waited for".into());
+                return Report { readiness: v1::Readiness::Unknown, note };
+            }
+            Look::Refused => {
+                tokio::select! {
+                    object = read_later(cluster, &what, deadline) => object.as_ref().map_or(state, judge),
+                    () = stop.cancelled() => state,
+                }
+            }
+        };
+    }
+}
+
+/// Looks at the object after a pause.
+async fn read_later(cluster: &Cluster, what: &Awaited<'_>, deadline: Instant) -> Option<Value> {
+    sleep_until(deadline.min(Instant::now() + BETWEEN_LOOKS)).await;
+    let found = object::read::<Value>(cluster, &what.subject, what.resource, "application/json", deadline).await;
+    match found {
+        Ok(Found::There(object)) => Some(object),
+        Ok(Found::NotThere) | Err(_) => None,
+    }
+}
+
+/// The object's resource version, which grows (Kubernetes 1.35, comparable within a resource type).
+fn version(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}

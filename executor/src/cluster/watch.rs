@@ -1,0 +1,179 @@
+//! Watching the design's objects: one watch a kind and namespace, however many of its objects are waited for.
+//!
+//! A watch that is opened without a resource version begins with the objects as they are, so opening it again after a cut is
+//! all that a cut takes: there is nothing to list apart and no version that could have expired (Kubernetes API concepts,
+//! "Get state and start at most recent").
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+};
+
+use futures::TryStreamExt;
+use http::Request;
+use kube::core::WatchEvent;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep_until, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
+
+use super::{Cluster, Target, discovery::Resource, object};
+use crate::verdict::Subject;
+
+/// How often a watch is opened at most, so that a server which closes each one is not hammered (case 59).
+const BETWEEN_OPENINGS: Duration = Duration::from_secs(1);
+/// How long a watch may be silent. A connection that swallows what it should carry looks the same as a calm cluster, so a
+/// silent watch is opened again, which shows the objects as they are (case 59).
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// What is known of one object.
+#[derive(Clone, Debug)]
+pub(crate) enum Look {
+    /// Nothing yet.
+    Nothing,
+    There(Arc<Value>),
+    /// It was deleted.
+    Gone,
+    /// The cluster does not let us watch; whoever waits has to look for itself.
+    Refused,
+}
+
+/// What a watch has shown so far.
+#[derive(Default)]
+struct Objects {
+    /// By name.
+    seen: BTreeMap<String, watch::Sender<Look>>,
+    refused: bool,
+}
+
+/// The watches of one cluster that somebody needs.
+#[derive(Default)]
+pub(super) struct Watches {
+    open: Mutex<BTreeMap<Key, Weak<Watch>>>,
+}
+
+/// API version, plural, namespace, design.
+type Key = [String; 4];
+
+struct Watch {
+    objects: Arc<Mutex<Objects>>,
+    /// Ends with the last that waits.
+    _task: AbortOnDropHandle<()>,
+}
+
+/// What one who waits sees of one object.
+pub(super) struct Looks {
+    seen: watch::Receiver<Look>,
+    /// Whether the present look has been handed out.
+    fresh: bool,
+    _watch: Arc<Watch>,
+}
+
+impl Looks {
+    /// The next look at the object.
+    pub(super) async fn next(&mut self) -> Look {
+        if !std::mem::take(&mut self.fresh) && !matches!(*self.seen.borrow(), Look::Refused) {
+            // The sender lives as long as the watch, which is held here.
+            self.seen.changed().await.ok();
+        }
+        self.seen.borrow_and_update().clone()
+    }
+}
+
+impl Watches {
+    /// Looks at the object that `subject` names, among those with the design's mark.
+    pub(super) fn looks(
+        &self,
+        cluster: &Cluster,
+        subject: &Subject<'_>,
+        resource: &Resource,
+        design_id: &str,
+    ) -> Looks {
+        let namespace = if resource.namespaced { subject.namespace } else { "" };
+        let key = [subject.api_version, &resource.plural, namespace, design_id].map(str::to_owned);
+        let mut open = self.open.lock().expect("nothing panics while it holds the lock");
+        open.retain(|_, watch| watch.strong_count() > 0);
+        let watch = open.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let watch = Arc::new(Watch::open(cluster, subject, resource, design_id));
+            open.insert(key, Arc::downgrade(&watch));
+            watch
+        });
+        let seen = lock(&watch.objects).entry(subject.name).subscribe();
+        Looks { seen, fresh: true, _watch: watch }
+    }
+}
+
+impl Watch {
+    fn open(cluster: &Cluster, subject: &Subject<'_>, resource: &Resource, design_id: &str) -> Self {
+        let objects = Arc::<Mutex<Objects>>::default();
+        let mut path = object::collection(subject.api_version, resource, subject.namespace);
+        path.push_str("?watch=1&allowWatchBookmarks=true&labelSelector=");
+        path.extend(utf8_percent_encode(object::DESIGN_LABEL, NON_ALPHANUMERIC));
+        path.push_str("%3D");
+        path.extend(utf8_percent_encode(design_id, NON_ALPHANUMERIC));
+        let target = Target { name: "", ..object::target("WATCH", subject, resource, 1) };
+        let span = cluster.span(&target);
+        let task = follow(cluster.client.clone(), path, objects.clone());
+        Self { objects, _task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))) }
+    }
+}
+
+/// Keeps a watch open and takes in what it shows.
+async fn follow(client: kube::Client, path: String, objects: Arc<Mutex<Objects>>) {
+    loop {
+        let opened = Instant::now();
+        let request = Request::get(&path).body(Vec::new()).expect("the path is escaped");
+        match timeout(LONGEST_SILENCE, client.request_events::<Value>(request)).await {
+            Ok(Ok(events)) => {
+                let mut events = std::pin::pin!(events);
+                // Whatever else than an event comes, opening it again is the answer.
+                while let Ok(Ok(Some(event))) = timeout(LONGEST_SILENCE, events.try_next()).await {
+                    lock(&objects).take(event);
+                }
+            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404 | 405) => {
+                tracing::debug!(code = status.code, "watching is refused");
+                return lock(&objects).refuse();
+            }
+            Ok(Err(error)) => tracing::debug!(error = super::innermost(&error), "the watch could not be opened"),
+            Err(_) => tracing::debug!("the watch was not answered"),
+        }
+        sleep_until(opened + BETWEEN_OPENINGS).await;
+    }
+}
+
+impl Objects {
+    fn take(&mut self, event: WatchEvent<Value>) {
+        let (object, look) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let object = Arc::new(object);
+                (object.clone(), Look::There(object))
+            }
+            WatchEvent::Deleted(object) => (Arc::new(object), Look::Gone),
+            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => return,
+        };
+        if let Some(name) = object["metadata"]["name"].as_str() {
+            self.entry(name).send_replace(look);
+        }
+    }
+
+    fn refuse(&mut self) {
+        self.refused = true;
+        for seen in self.seen.values() {
+            seen.send_replace(Look::Refused);
+        }
+    }
+
+    fn entry(&mut self, name: &str) -> &watch::Sender<Look> {
+        let first = if self.refused { Look::Refused } else { Look::Nothing };
+        self.seen.entry(name.to_owned()).or_insert_with(|| watch::Sender::new(first))
+    }
+}
+
+fn lock(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
+    objects.lock().expect("nothing panics while it holds the lock")
+}

@@ -1,0 +1,391 @@
+//! The helm program, which fetches charts and installs them: the one place that runs it.
+//!
+//! Each call is a child process with a folder of its own that holds all it reads and writes: the kubeconfig, credentials for
+//! where a chart lies, caches. The folder is private, and gone when the call is over. Nothing of our environment reaches it but
+//! which authorities are trusted, and for a fetch the proxies. Its time, its memory and what it says are bounded. At its bound
+//! it is asked to end before it is killed, so that helm can mark a release as failed: one that stays pending would block every
+//! later install (case 97).
+
+use std::{
+    env,
+    fs::Permissions,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
+use switchyard_service::attributes as common;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+    sync::Semaphore,
+    time::{Duration, Instant, sleep_until, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span, field::Empty};
+
+use crate::attributes;
+
+/// Helm programs at once, over all runs. Each takes about 100 MiB, and most of its time it waits for somebody.
+const AT_ONCE: usize = 8;
+/// Most that is kept of what helm says, in bytes, on each of its two outputs.
+const MAX_OUTPUT: usize = 1024 * 1024;
+/// How long helm may take to end when it is asked to. It then writes one object.
+const GRACE: Duration = Duration::from_secs(5);
+/// Part of a call's time that is kept for this, if that is less.
+const GRACE_SHARE: u32 = 4;
+/// What helm needs of its time beside what it waits for, on a machine that is busy.
+const BESIDE_WAITS: Duration = Duration::from_secs(3);
+/// What is let through of our own environment: whom to trust, which Go programs take from there.
+const TRUST: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// The same where a chart is fetched. Which way traffic goes to a cluster is for its kubeconfig to say (case 95).
+const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
+
+/// The helm program.
+pub(crate) struct Helm {
+    /// None looks for it in `PATH`.
+    program: Option<PathBuf>,
+    permits: Semaphore,
+}
+
+/// One call of it.
+pub(crate) struct Call<'a> {
+    /// The command, such as `install`.
+    pub(crate) command: &'static str,
+    /// What follows it. Seen by whoever may list processes, so it holds no credentials.
+    pub(crate) arguments: Vec<String>,
+    /// Whether it waits for things, and is to be told how long.
+    pub(crate) waits: bool,
+    /// Files that it reads, by their names in its folder: there `arguments` may name them by [`Call::file`].
+    pub(crate) files: Vec<(&'static str, String)>,
+    /// Memory for its data, in bytes.
+    pub(crate) memory: u64,
+    /// What is said of it in its span.
+    pub(crate) about: About<'a>,
+}
+
+/// What a call is about.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    /// The chart's URL, without credentials.
+    pub(crate) chart: &'a str,
+    /// Empty when it is not known, or the call is about none.
+    pub(crate) release: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) cluster: &'a str,
+}
+
+/// Until when a call may go on.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    /// When it is killed, if it has not ended by then.
+    pub(crate) until: Instant,
+    /// Ends it early.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// Why a call did not do what it should. What helm says may hold anything.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("helm is not there: {0}")]
+    Missing(String),
+    #[error("helm could not be run: {0}")]
+    NotRun(#[from] io::Error),
+    #[error("{0}")]
+    Refused(String),
+    #[error("it took longer than the {0:.1?} that there were")]
+    Late(Duration),
+    #[error("it needed more than {} MiB of memory", .0 / (1024 * 1024))]
+    Memory(u64),
+    #[error("it was stopped")]
+    Stopped,
+}
+
+/// How a process ended.
+enum End {
+    ByItself(ExitStatus),
+    Late,
+    Stopped,
+}
+
+impl Bounds<'_> {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// When a program that has not ended by itself is asked to.
+    fn asked(&self) -> Instant {
+        self.until - (self.left() / GRACE_SHARE).min(GRACE)
+    }
+
+    /// The flag that says how long each of helm's own waits may take: less than it has, so that it ends by itself and says why.
+    fn flag(&self) -> String {
+        let left = self.asked().saturating_duration_since(Instant::now());
+        let waits = left.saturating_sub(BESIDE_WAITS).min(left * 4 / 5).max(left / 4);
+        format!("--timeout={}ms", waits.as_millis())
+    }
+}
+
+impl Call<'_> {
+    /// How an argument names one of the files: it is relative to the folder, in which helm is run.
+    pub(crate) fn file(name: &str) -> String {
+        format!("./{name}")
+    }
+}
+
+impl Helm {
+    /// The program at a path, or the one that `PATH` leads to when it is needed.
+    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+        Self { program, permits: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Runs helm to its end and gives what it wrote to its standard output.
+    pub(crate) async fn call(&self, call: &Call<'_>, bounds: Bounds<'_>) -> Result<String, Error> {
+        let About { chart, release, namespace, cluster } = call.about;
+        let span = tracing::info_span!(
+            "helm",
+            { common::OTEL_NAME } = format_args!("helm {}", call.command),
+            { common::OTEL_KIND } = "client",
+            { common::OTEL_STATUS_CODE } = Empty,
+            { common::ERROR_TYPE } = Empty,
+            { attributes::CHART } = chart,
+            { attributes::RELEASE } = release,
+            { attributes::NAMESPACE } = namespace,
+            { attributes::CLUSTER } = cluster,
+        );
+        let result = self.run(call, bounds).instrument(span.clone()).await;
+        record(&span, &result);
+        result
+    }
+
+    async fn run(&self, call: &Call<'_>, bounds: Bounds<'_>) -> Result<String, Error> {
+        let given = bounds.left();
+        let permit = tokio::select! {
+            permit = timeout_at(bounds.until, self.permits.acquire()) => permit.map_err(|_| Error::Late(given))?,
+            () = bounds.stop.cancelled() => return Err(Error::Stopped),
+        };
+        let _permit = permit.expect("nobody closes it");
+        let program = self.program()?;
+        let folder = Folder::new(&call.files)?;
+        let mut command = Command::new(&program);
+        command
+            .arg(call.command)
+            .args(&call.arguments)
+            .args(call.waits.then(|| bounds.flag()))
+            .env_clear()
+            .env("HOME", folder.path())
+            .env("TMPDIR", folder.path())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // What a terminal sends to us is not for it: how it ends is for us to say.
+            .process_group(0)
+            .kill_on_drop(true);
+        let proxies = if call.about.cluster.is_empty() { PROXIES.as_slice() } else { &[] };
+        command.envs(TRUST.iter().chain(proxies).filter_map(|key| Some((key, env::var_os(key)?))));
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Missing(format!("{}: {error}", program.display())),
+            _ => Error::NotRun(error),
+        })?;
+        let limit = Rlimit { current: Some(call.memory), maximum: Some(call.memory) };
+        prlimit(pid(&child), Resource::Data, limit).map_err(io::Error::from)?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let (end, out, err) = tokio::join!(end(&mut child, bounds), gather(out), gather(err));
+        folder.remove().await;
+        match end? {
+            End::Stopped => Err(Error::Stopped),
+            End::Late => Err(Error::Late(given)),
+            End::ByItself(status) if status.success() => Ok(out),
+            End::ByItself(_) if ran_out_of_memory(&err) => Err(Error::Memory(call.memory)),
+            // Helm 3 does not know what helm 4 must be told.
+            End::ByItself(_) if err.contains("unknown flag") => {
+                Err(Error::Missing(format!("{} is too old, version 4 is needed: {}", program.display(), said(&err))))
+            }
+            End::ByItself(_) => Err(Error::Refused(said(&err))),
+        }
+    }
+
+    fn program(&self) -> Result<PathBuf, Error> {
+        if let Some(program) = &self.program {
+            return Ok(program.clone());
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path).map(|folder| folder.join("helm")).find(|path| path.is_file());
+        found.ok_or_else(|| Error::Missing("no program `helm` on PATH, and --helm was not given".into()))
+    }
+}
+
+/// A new temporary folder that nobody else can look into.
+pub(crate) fn private_folder(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir()
+}
+
+/// A call's own folder.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(files: &[(&'static str, String)]) -> io::Result<Self> {
+        let folder = private_folder("switchyard-helm-")?;
+        for (name, text) in files {
+            let mut options = std::fs::OpenOptions::new();
+            options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(folder.path().join(name))?
+                .write_all(text.as_bytes())?;
+        }
+        Ok(Self(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Removes it, off the runtime: helm's caches are many files. Dropping does the same where a call is cut off.
+    async fn remove(self) {
+        let removed = tokio::task::spawn_blocking(move || self.0.close()).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            tracing::error!("a folder of helm's could not be removed; it may hold credentials");
+        }
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    // None once it has been waited for, which is when its number may belong to somebody else.
+    child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+}
+
+/// Waits until the child has ended: by itself, or because it was made to.
+async fn end(child: &mut Child, bounds: Bounds<'_>) -> io::Result<End> {
+    let (end, killed_at) = tokio::select! {
+        status = child.wait() => return status.map(End::ByItself),
+        () = sleep_until(bounds.asked()) => (End::Late, bounds.until),
+        () = bounds.stop.cancelled() => (End::Stopped, Instant::now() + GRACE),
+    };
+    if let Some(pid) = pid(child) {
+        kill_process(pid, Signal::TERM).ok();
+    }
+    if timeout_at(killed_at, child.wait()).await.is_err() {
+        // With whatever it started, which would hold its outputs open.
+        if let Some(pid) = pid(child) {
+            kill_process_group(pid, Signal::KILL).ok();
+        }
+        child.kill().await?;
+    }
+    Ok(end)
+}
+
+/// Reads to the end and keeps the beginning: a program that is not listened to would wait for us.
+async fn gather(output: Option<impl AsyncRead + Unpin>) -> String {
+    let mut kept = Vec::new();
+    if let Some(mut output) = output {
+        (&mut output).take(MAX_OUTPUT as u64).read_to_end(&mut kept).await.ok();
+        tokio::io::copy(&mut output, &mut tokio::io::sink()).await.ok();
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// What helm said was wrong, without the lines that only accompany it.
+fn said(err: &str) -> String {
+    let said = err.split_once("Error: ").map_or(err, |(_, said)| said).trim();
+    let said =
+        ["INSTALLATION FAILED: ", "UPGRADE FAILED: "].iter().find_map(|mark| said.strip_prefix(mark)).unwrap_or(said);
+    if said.is_empty() { "it ended without a word".into() } else { said.into() }
+}
+
+fn ran_out_of_memory(err: &str) -> bool {
+    err.starts_with("fatal error: ") && (err.contains("out of memory") || err.contains("cannot allocate memory"))
+        || err.starts_with("runtime: out of memory")
+}
+
+fn record(span: &Span, result: &Result<String, Error>) {
+    let Err(error) = result else { return };
+    let kind = match error {
+        Error::Missing(_) => "missing",
+        Error::NotRun(_) => "not_run",
+        Error::Refused(_) => "refused",
+        Error::Late(_) => "timeout",
+        Error::Memory(_) => "memory",
+        Error::Stopped => "stopped",
+    };
+    span.record(common::OTEL_STATUS_CODE, "error");
+    span.record(common::ERROR_TYPE, kind);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program in helm's place: the shell, which runs a script.
+    async fn run(script: &str, within: Duration, memory: u64) -> Result<String, Error> {
+        let helm = Helm::new(Some("/bin/sh".into()));
+        let stop = CancellationToken::new();
+        let call = Call {
+            command: "./script",
+            arguments: vec!["first".into()],
+            waits: true,
+            files: vec![("script", script.to_owned())],
+            memory,
+            about: About::default(),
+        };
+        helm.call(&call, Bounds { until: Instant::now() + within, stop: &stop }).await
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+    const ROOM: u64 = 256 * 1024 * 1024;
+
+    #[tokio::test]
+    async fn program_runs_in_a_private_folder_and_is_told_how_long_its_waits_may_take() {
+        let said = run("echo $1; echo $2; stat -c %a .; stat -c %a script; pwd", LONG, ROOM).await.unwrap();
+        let lines: Vec<_> = said.lines().collect();
+        // The time that is kept for its end, and a part of the rest.
+        let told: u64 = lines[1].strip_prefix("--timeout=").unwrap().strip_suffix("ms").unwrap().parse().unwrap();
+        assert!(told < 44_001, "{told}");
+        assert_eq!((lines[0], lines[2], lines[3]), ("first", "700", "600"));
+        assert!(!Path::new(lines[4]).exists(), "the folder is gone");
+    }
+
+    #[tokio::test]
+    async fn program_that_ends_when_asked_to_is_asked_before_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("asked");
+        let script = format!("trap 'touch {}; exit 1' TERM; while :; do sleep 0.01; done", mark.display());
+        assert!(matches!(run(&script, Duration::from_secs(2), ROOM).await, Err(Error::Late(_))));
+        assert!(mark.exists());
+    }
+
+    #[tokio::test]
+    async fn program_that_does_not_listen_is_killed_with_all_it_started() {
+        let script = "trap '' TERM; sleep 3600";
+        assert!(matches!(run(script, Duration::from_millis(400), ROOM).await, Err(Error::Late(_))));
+    }
+
+    #[tokio::test]
+    async fn what_a_program_says_is_bounded_and_it_is_not_held_up() {
+        let said = run("head -c 9000000 /dev/zero; exit 0", LONG, ROOM).await.unwrap();
+        assert_eq!(said.len(), MAX_OUTPUT);
+    }
+
+    #[tokio::test]
+    async fn refusal_is_what_helm_said_of_it() {
+        let refused = async |script: &str| run(script, LONG, ROOM).await.unwrap_err().to_string();
+        let script = "echo 'level=ERROR msg=x' >&2; echo 'Error: INSTALLATION FAILED: no good' >&2; exit 1";
+        assert_eq!(refused(script).await, "no good");
+        assert_eq!(refused("exit 3").await, "it ended without a word");
+        let old = refused("echo 'Error: unknown flag: --server-side' >&2; exit 1").await;
+        assert!(old.contains("version 4 is needed"), "{old}");
+    }
+
+    #[tokio::test]
+    async fn memory_is_bounded() {
+        // Memory of the shell's own: what is between the quotes.
+        let script = "x=$(head -c 50000000 /dev/zero | tr '\\0' x); echo ${#x}";
+        assert_eq!(run(script, LONG, 1 << 30).await.unwrap(), "50000000\n");
+        assert!(run(script, LONG, 16 << 20).await.is_err());
+    }
+}
