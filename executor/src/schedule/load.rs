@@ -11,9 +11,7 @@ fn layered() -> Vec<Node> {
         0..10 => Vec::new(),
         _ => (0..3).map(|k| StepIx(number / 10 * 10 - 10 + (number + k * 3) % 10)).collect(),
     };
-    (0..STEPS)
-        .map(|number| Node { lanes: LANES.to_vec(), depends_on: before(number), runs_after: Vec::new() })
-        .collect()
+    (0..STEPS).map(|number| Node { lanes: LANES.to_vec(), depends_on: before(number), ..Node::default() }).collect()
 }
 
 /// Runs to the end and counts the steps that succeeded. Its name is what the counting looks for.

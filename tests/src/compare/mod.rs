@@ -130,7 +130,7 @@ async fn with_tools(everybody: Vec<Contestant>) -> (Vec<Contestant>, BTreeMap<Co
     let mut missing = BTreeMap::new();
     for &who in &everybody {
         if let Some(tool) = who.tool()
-            && let Err(error) = Toolbox::get(&[tool]).await
+            && let Err(error) = Toolbox::pinned(&[tool]).await
         {
             missing.insert(who, format!("{error:#}"));
         }
@@ -148,7 +148,7 @@ async fn series(
 ) -> anyhow::Result<()> {
     eprintln!("{objects} objects: starting a control plane ...");
     let tools: Vec<Tool> = everybody.iter().filter_map(|who| who.tool()).collect();
-    let tools = Toolbox::get(&tools).await?;
+    let tools = Toolbox::pinned(&tools).await?;
     let jaeger = if everybody.contains(&Contestant::SwitchyardTraced) { Some(Jaeger::start().await?) } else { None };
     let mut control_plane = ControlPlane::builder().start().await?;
     let etcd = control_plane.etcd().pid();

@@ -64,7 +64,7 @@ struct Ground<'a> {
 pub(super) async fn measure(rounds: usize, floor: &Path) -> anyhow::Result<Figures> {
     let mut planner = Program::Planner.prepare().start().await?;
     let planner_pid = planner.process().id();
-    let tools = Toolbox::get(&[Tool::Jaeger]).await?;
+    let tools = Toolbox::pinned(&[Tool::Jaeger]).await?;
     let jaeger = Jaeger::start().await?;
     let ground = Ground { floor, planner, planner_pid, tools, jaeger, folder: Folder::new("scaling")? };
     let mut figures = Figures { rounds, ..Figures::default() };

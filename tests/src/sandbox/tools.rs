@@ -164,6 +164,17 @@ impl Toolbox {
         tokio::task::spawn_blocking(move || Self::get_blocking(&tools)).await.context("finding the tools panicked")?
     }
 
+    /// Has the tools built from their pinned modules, whatever else of their names is on this machine: for those who compare.
+    pub async fn pinned(tools: &[Tool]) -> anyhow::Result<Self> {
+        let tools = tools.to_vec();
+        let build = move || {
+            let recipes: Vec<Recipe> = tools.iter().map(|tool| tool.facts().recipe).collect();
+            let built = gobuild::build(&recipes)?;
+            Ok(Self(tools.into_iter().zip(built).collect()))
+        };
+        tokio::task::spawn_blocking(build).await.context("building the tools panicked")?
+    }
+
     /// Does what [`get`](Self::get) does, on this thread.
     pub fn get_blocking(tools: &[Tool]) -> anyhow::Result<Self> {
         // Held for the whole build: the tests of one binary ask at the same moment, for the same tools.

@@ -21,14 +21,14 @@ const MARGIN: u64 = 5;
 const COUNTED: [Counted; 2] = [
     Counted {
         name: "planning of 1,000 components",
-        target: &["-p", "switchyard-planner", "--test", "load"],
+        target: &["--test", "load"],
         source: "planner/tests/load.rs",
         test: "large_design_becomes_a_plan",
         function: "*counted_planning*",
     },
     Counted {
         name: "schedule of 2,000 steps on two clusters",
-        target: &["-p", "switchyard-executor", "--lib"],
+        target: &["--lib"],
         source: "executor/src/lib.rs",
         test: "schedule::load::large_plan_runs_to_its_end",
         function: "*counted_schedule*",
@@ -83,7 +83,7 @@ fn skipped(why: &str) -> anyhow::Result<()> {
 impl Counted {
     /// Has cargo build the test's program, as it has for the run that this test is part of.
     fn build(&self) -> anyhow::Result<PathBuf> {
-        // With this crate beside it, so that features and with them dependencies are those of the run.
+        // Of the whole workspace, so that features, and with them dependencies, are those of the run that this is part of.
         let mut command = switchyard_tests::programs::cargo("test");
         command
             .args(["--no-run", "--message-format=json-render-diagnostics", "-p", "switchyard-tests"])
