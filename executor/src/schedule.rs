@@ -580,4 +580,6 @@ fn backoff(step: StepIx, attempts: u32) -> Duration {
 }
 
 #[cfg(test)]
+mod load;
+#[cfg(test)]
 mod tests;

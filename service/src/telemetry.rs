@@ -6,6 +6,7 @@
 
 mod context;
 mod exporter;
+mod fields;
 mod quiet;
 
 use std::{
@@ -108,7 +109,10 @@ where
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     match format {
         LogFormat::Text => layer.with_ansi(terminal).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
+        LogFormat::Json => {
+            let layer = layer.json().flatten_event(true).with_current_span(true).with_span_list(false);
+            layer.fmt_fields(fields::Appended).boxed()
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod adapter;
 pub mod chart;
 pub mod client;
+pub mod compare;
 pub mod demo;
 pub mod embedded;
 pub mod fault;

@@ -41,19 +41,31 @@ impl Program {
 
     /// Returns the program's path, having had cargo build both programs, in the profile that this was built in.
     pub async fn path(self) -> anyhow::Result<PathBuf> {
-        static BUILT: OnceLock<Result<BTreeMap<String, PathBuf>, String>> = OnceLock::new();
-        tokio::task::spawn_blocking(move || {
-            let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
-            let built = built.as_ref().map_err(|error| anyhow!("{error}"))?;
-            built.get(self.name()).cloned().with_context(|| format!("cargo built no program {}", self.name()))
-        })
-        .await?
+        built(self.name()).await
     }
 
     /// Prepares a start on a port of the kernel's choice.
     pub fn prepare(self) -> Preparation {
         Preparation { program: self, arguments: Vec::new(), environment: Vec::new() }
     }
+}
+
+/// The bare loop that Switchyard is compared with.
+const FLOOR: &str = "floor";
+
+/// Returns the path of the bare loop, built like the programs.
+pub async fn floor() -> anyhow::Result<PathBuf> {
+    built(FLOOR).await
+}
+
+async fn built(name: &'static str) -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<BTreeMap<String, PathBuf>, String>> = OnceLock::new();
+    tokio::task::spawn_blocking(move || {
+        let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+        let built = built.as_ref().map_err(|error| anyhow!("{error}"))?;
+        built.get(name).cloned().with_context(|| format!("cargo built no program {name}"))
+    })
+    .await?
 }
 
 /// What a program shall be started with.
@@ -151,14 +163,28 @@ impl Running {
     }
 }
 
-/// Has cargo build both programs. Cargo itself tells the person at the terminal about it.
+/// Returns a cargo command for this workspace, to be run from a test.
+pub fn cargo(subcommand: &str) -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.arg(subcommand).current_dir(root);
+    // What cargo tells a test about its own crate would have build scripts run, and what depends on them built, once more each time
+    // that cargo runs from a test and not from a terminal.
+    for (key, _) in env::vars_os() {
+        let text = key.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&key);
+        }
+    }
+    command
+}
+
+/// Has cargo build both programs, and the bare loop. Cargo itself tells the person at the terminal about it.
 fn build() -> anyhow::Result<BTreeMap<String, PathBuf>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    // This crate is named too, although nothing of it is built: cargo then takes the features that the tests were built with,
-    // and does not build half of the dependencies a second time.
-    command.current_dir(root).args(["build", "--message-format=json-render-diagnostics", "-p", "switchyard-tests"]);
+    let mut command = cargo("build");
+    // With the bare loop this crate is named too: cargo then takes the features that the tests were built with, and does not build
+    // half of the dependencies a second time.
+    command.args(["--message-format=json-render-diagnostics", "-p", "switchyard-tests", "--bin", FLOOR]);
     for program in [Program::Planner, Program::Executor] {
         command.args(["-p", program.name(), "--bin", program.name()]);
     }

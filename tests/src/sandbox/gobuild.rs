@@ -70,7 +70,7 @@ pub(crate) fn module_folder(module: &str) -> PathBuf {
 }
 
 /// Returns cargo's target folder, which is the only place of the working copy that we write to.
-pub(crate) fn target_folder() -> PathBuf {
+pub fn target_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     // Joining an absolute path replaces the root, as wished.
     root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))

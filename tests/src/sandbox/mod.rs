@@ -27,10 +27,11 @@ pub use cluster::Cluster;
 pub use control_plane::{Builder, ControlPlane};
 pub use etcd::Etcd;
 pub use folder::Folder;
+pub use gobuild::target_folder;
 pub use jaeger::Jaeger;
 pub use kubeconfig::{Credential, Kubeconfig};
 pub use metrics::Metrics;
-pub use process::{Process, is_alive};
+pub use process::{Ended, Process, is_alive};
 pub use tools::{Tool, Toolbox};
 pub use trace::{Link, Span, SpanEvent, Trace};
 

@@ -11,11 +11,22 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use wait4::Wait4 as _;
 
 use super::guardian::Guardian;
 
 /// How often something is looked at that cannot be waited for.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// How a process ended, and what it had used by then. The kernel's word on memory is left out: it begins with what the parent
+/// held.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Processor time, its own and the kernel's for it.
+    pub cpu: Duration,
+}
 
 /// A child process that leads a process group of its own and ends with this value, or with this process.
 #[derive(Debug)]
@@ -121,6 +132,31 @@ impl Process {
             }
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Waits until the process has ended by itself and tells what it used. After `limit` it is killed.
+    pub async fn ended_by_itself(mut self, limit: Duration) -> anyhow::Result<Ended> {
+        let (name, pid) = (self.name.clone(), self.pid());
+        let waiting = tokio::task::spawn_blocking(move || {
+            // The kernel tells what a process used to whoever collects it, and only then.
+            let usage = self.child.wait4().with_context(|| format!("failed to wait for {}", self.name))?;
+            self.ended(usage.status);
+            let cpu = usage.rusage.utime + usage.rusage.stime;
+            anyhow::Ok((Ended { status: usage.status, cpu }, self))
+        });
+        tokio::pin!(waiting);
+        let (ended, process) = match tokio::time::timeout(limit, &mut waiting).await {
+            Ok(ended) => ended??,
+            Err(_) => {
+                kill_process_group(pid, Signal::KILL).ok();
+                waiting.await??;
+                bail!("{name} was killed: it did not end within {limit:?}");
+            }
+        };
+        if !ended.status.success() {
+            bail!("{name} ended ({}):\n{}", describe(ended.status), process.log_tail());
+        }
+        Ok(ended)
     }
 
     /// Sends a signal to the process alone, not to its group.

@@ -41,6 +41,10 @@ pub enum Tool {
     Buf,
     /// Our own reference adapter, always built from its source here.
     Adapter,
+    /// Flux's way to apply, as a peer to measure against: a program of ours around its library.
+    FluxApply,
+    /// The same around the applier of cli-utils.
+    CliUtilsApply,
     /// An OCI registry for charts, always built from its source here.
     Registry,
 }
@@ -60,10 +64,12 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Adapter,
         Self::Buf,
+        Self::CliUtilsApply,
         Self::Etcd,
+        Self::FluxApply,
         Self::Grpcurl,
         Self::Helm,
         Self::Jaeger,
@@ -120,6 +126,10 @@ impl Tool {
                 facts("helm", &["version", "--short"], Some((4, 0)), "helm", "helm.sh/helm/v4/cmd/helm", "", 95)
             }
             Self::Adapter => facts("adapter", &[], None, "adapter", "switchyard.test/adapter", "", 60),
+            Self::FluxApply => facts("flux-apply", &[], None, "flux", "switchyard.test/flux", "", 60),
+            Self::CliUtilsApply => {
+                facts("cli-utils-apply", &[], None, "cli-utils", "switchyard.test/cli-utils", "", 60)
+            }
             Self::Registry => facts("registry", &[], None, "registry", "switchyard.test/registry", "", 15),
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
@@ -152,6 +162,17 @@ impl Toolbox {
     pub async fn get(tools: &[Tool]) -> anyhow::Result<Self> {
         let tools = tools.to_vec();
         tokio::task::spawn_blocking(move || Self::get_blocking(&tools)).await.context("finding the tools panicked")?
+    }
+
+    /// Has the tools built from their pinned modules, whatever else of their names is on this machine: for those who compare.
+    pub async fn pinned(tools: &[Tool]) -> anyhow::Result<Self> {
+        let tools = tools.to_vec();
+        let build = move || {
+            let recipes: Vec<Recipe> = tools.iter().map(|tool| tool.facts().recipe).collect();
+            let built = gobuild::build(&recipes)?;
+            Ok(Self(tools.into_iter().zip(built).collect()))
+        };
+        tokio::task::spawn_blocking(build).await.context("building the tools panicked")?
     }
 
     /// Does what [`get`](Self::get) does, on this thread.
@@ -187,7 +208,7 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    if matches!(tool, Tool::Adapter | Tool::Registry) {
+    if matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply) {
         // Whatever else is called so is not ours.
         return None;
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod adapter;
+mod compare;
 mod demo;
 mod dependencies;
 mod deploy;
@@ -10,6 +11,7 @@ mod design;
 mod dry_run;
 mod faults;
 mod grpcurl;
+mod instructions;
 mod manifests;
 mod metrics;
 mod pair;

@@ -26,6 +26,13 @@ impl Cluster {
         Ok(Metrics::parse(&self.client().await?.request_text(request).await?))
     }
 
+    /// Has the API server collect its garbage now, so that what is measured next does not pay for what was before.
+    pub async fn collect_garbage(&self) -> anyhow::Result<()> {
+        let request = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new())?;
+        self.client().await?.request_text(request).await.context("the API server did not collect its garbage")?;
+        Ok(())
+    }
+
     /// Reads the audit log: every request that has been answered so far, oldest first.
     pub fn audit(&self) -> anyhow::Result<Vec<audit::Event>> {
         let path = self.audit_log.as_ref().context("this control plane was started without an audit log")?;

@@ -1,0 +1,234 @@
+//! How fast plans are carried out, beside a bare loop of the same PATCHes and beside what people use today.
+//!
+//! Everybody applies the same objects to the same API server, in turns within one run: the machine's own speed moves by more than
+//! what is to be seen, so figures are compared within a round and never across runs. Nothing is asserted about time; that
+//! everybody did all of the work is.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+mod contestant;
+mod entrant;
+mod report;
+mod samples;
+mod scaling;
+mod svg;
+mod table;
+pub mod usage;
+pub mod work;
+
+pub use contestant::Contestant;
+pub use samples::{Sample, Samples, Spread};
+
+use self::{
+    entrant::{Entrant, Place},
+    usage::Clock,
+    work::{Shape, Work},
+};
+use crate::{
+    programs::{self, Program},
+    sandbox::{ControlPlane, Folder, Jaeger, Tool, Toolbox},
+};
+
+/// Writes of the floor that are in flight: where an API server is at its best.
+const IN_FLIGHT: usize = 64;
+/// Settings that are slow by design are measured with no more objects than this …
+const FEW: usize = 200;
+/// … and in no more rounds, because what holds them back does not vary.
+const FEW_ROUNDS: usize = 2;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Objects per second, everybody on one cluster.
+    Rates,
+    /// Time over the number of components and of clusters, and beside a slow cluster.
+    Scaling,
+}
+
+/// The command line of `cargo compare`.
+#[derive(Debug, Clone, clap::Parser)]
+#[command(name = "cargo compare", about = "Compares Switchyard with a bare loop of PATCHes and with its peers")]
+pub struct Args {
+    /// What to measure [default: everything].
+    #[arg(value_enum)]
+    pub parts: Vec<Part>,
+    /// Numbers of objects.
+    #[arg(long, value_delimiter = ',', default_value = "200,1000,5000")]
+    pub objects: Vec<usize>,
+    /// Rounds for each number of objects.
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
+    /// Only these contestants [default: all].
+    #[arg(long, value_delimiter = ',')]
+    pub only: Vec<Contestant>,
+    /// Where to write tables, charts and samples [default: target/compare].
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Runs the comparison.
+pub fn main(args: Args) -> ExitCode {
+    // One thread: a second one gains nothing beside an API server on two cores.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = runtime.context("failed to start").and_then(|runtime| runtime.block_on(run(args)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("compare: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let floor = programs::floor().await?;
+    let out = args.out.clone().unwrap_or_else(|| crate::sandbox::target_folder().join("compare"));
+    fs::create_dir_all(&out).with_context(|| format!("failed to create {}", out.display()))?;
+    let wanted = |part| args.parts.is_empty() || args.parts.contains(&part);
+    if wanted(Part::Rates) {
+        rates(&args, &floor, &out).await?;
+    }
+    if wanted(Part::Scaling) {
+        let figures = scaling::measure(args.rounds, &floor).await?;
+        let text = figures.text();
+        println!("{text}");
+        fs::write(out.join("scaling.md"), text)?;
+        fs::write(out.join("scaling.svg"), figures.chart())?;
+    }
+    println!("written to {}", out.display());
+    Ok(())
+}
+
+async fn rates(args: &Args, floor: &Path, out: &Path) -> anyhow::Result<()> {
+    let Args { objects, rounds, only, .. } = args;
+    let everybody: Vec<_> = Contestant::ALL.into_iter().filter(|who| only.is_empty() || only.contains(who)).collect();
+    let (everybody, missing) = with_tools(everybody).await;
+    let mut samples = Samples::default();
+    for &objects in objects {
+        let series = series(&everybody, objects, *rounds, floor, &mut samples).await;
+        // What was measured before something went wrong is worth keeping.
+        fs::write(out.join("rates.csv"), samples.csv())?;
+        series.with_context(|| format!("with {objects} objects"))?;
+    }
+    let text = report::text(&samples, objects, *rounds, &missing);
+    println!("{text}");
+    fs::write(out.join("rates.md"), text)?;
+    fs::write(out.join("rates.svg"), report::chart(&samples, objects))?;
+    Ok(())
+}
+
+/// Gets the programs of others; whose program cannot be had is left out, and told about.
+async fn with_tools(everybody: Vec<Contestant>) -> (Vec<Contestant>, BTreeMap<Contestant, String>) {
+    let mut missing = BTreeMap::new();
+    for &who in &everybody {
+        if let Some(tool) = who.tool()
+            && let Err(error) = Toolbox::pinned(&[tool]).await
+        {
+            missing.insert(who, format!("{error:#}"));
+        }
+    }
+    (everybody.into_iter().filter(|who| !missing.contains_key(who)).collect(), missing)
+}
+
+/// All rounds with so many objects, on an API server of their own.
+async fn series(
+    everybody: &[Contestant],
+    objects: usize,
+    rounds: usize,
+    floor: &Path,
+    samples: &mut Samples,
+) -> anyhow::Result<()> {
+    eprintln!("{objects} objects: starting a control plane ...");
+    let tools: Vec<Tool> = everybody.iter().filter_map(|who| who.tool()).collect();
+    let tools = Toolbox::pinned(&tools).await?;
+    let jaeger = if everybody.contains(&Contestant::SwitchyardTraced) { Some(Jaeger::start().await?) } else { None };
+    let mut control_plane = ControlPlane::builder().start().await?;
+    let etcd = control_plane.etcd().pid();
+    let cluster = control_plane.first();
+    let admin = cluster.client().await?;
+    let folder = Folder::new("compare")?;
+    let kubeconfig = cluster.kubeconfig_admin().to_string();
+    let mut planner = Program::Planner.prepare().start().await?;
+    let (planner_pid, planner_url) = (planner.process().id(), planner.url());
+    let place = Place {
+        clusters: vec![(cluster.name().to_owned(), folder.write("kubeconfig", &kubeconfig)?, kubeconfig)],
+        floor,
+        in_flight: IN_FLIGHT,
+        tools: &tools,
+        jaeger: jaeger.as_ref(),
+        folder: &folder,
+        planner: &planner_url,
+        planner_pid,
+    };
+    let servers: Vec<u32> = cluster.pids().into_iter().chain([etcd]).collect();
+    for round in 0..rounds {
+        // The order moves on, so that nobody always follows the same one.
+        let mut order: Vec<_> = everybody.to_vec();
+        order.rotate_left(round % everybody.len());
+        for who in order {
+            if who.is_default_setting() && (objects > FEW || round >= FEW_ROUNDS) {
+                continue;
+            }
+            let work = Work { namespace: format!("{who}-{round}"), objects, shape: Shape::Fan };
+            work.prepare(&admin).await?;
+            let mut entrant = Entrant::enter(who, &place).await?;
+            for again in [false, true] {
+                cluster.collect_garbage().await?;
+                let requests = requests(&cluster.metrics().await?);
+                let clocks = || (Clock::of(&servers), Clock::of(&[std::process::id()]), usage::busy(), Instant::now());
+                let before = clocks();
+                let spent = entrant.apply(&work, &place, again).await.with_context(|| format!("{who} failed"))?;
+                let after = clocks();
+                let server = after.0.since(&before.0);
+                let own = after.1.since(&before.1) + server + spent.cpu + spent.planning;
+                let others = (after.2.saturating_sub(before.2)).saturating_sub(own);
+                let others = others.as_secs_f64() / (after.3 - before.3).as_secs_f64() / processors();
+                let requests = self::requests(&cluster.metrics().await?) - requests;
+                work.verify(&admin).await.with_context(|| format!("{who} did not do the work"))?;
+                let each = |time: Duration| time.as_secs_f64() * 1e6 / objects as f64;
+                let rate = objects as f64 / spent.seconds;
+                eprintln!(
+                    "{objects} objects, round {} of {rounds}: {who} {rate:.0}/s{}",
+                    round + 1,
+                    if again { " again" } else { "" }
+                );
+                samples.0.push(Sample {
+                    who,
+                    objects,
+                    round,
+                    again,
+                    rate,
+                    requests: requests as f64 / objects as f64,
+                    client: each(spent.cpu),
+                    planner: each(spent.planning),
+                    server: each(server),
+                    peak: spent.peak as f64,
+                    spans_lost: spent.spans_lost,
+                    others,
+                });
+            }
+            entrant.leave().await;
+            work.clear(&admin).await?;
+        }
+    }
+    planner.stop().await;
+    Ok(())
+}
+
+/// Counts what was asked about objects of the work's kind, in whatever way.
+fn requests(metrics: &crate::sandbox::Metrics) -> u64 {
+    // A counter of requests is a whole number, and far below 2^52.
+    metrics.sum("apiserver_request_total", &[("resource", "configmaps")]) as u64
+}
+
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as f64
+}

@@ -1,0 +1,111 @@
+//! What was measured, and its statistics.
+
+use super::contestant::Contestant;
+
+/// One contestant's work, once.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Who worked.
+    pub who: Contestant,
+    /// Number of objects.
+    pub objects: usize,
+    /// Which round it was.
+    pub round: usize,
+    /// Whether everything was there already.
+    pub again: bool,
+    /// Objects per second.
+    pub rate: f64,
+    /// Requests for these objects that the API server answered, per object.
+    pub requests: f64,
+    /// Processor time of the client per object, in microseconds.
+    pub client: f64,
+    /// Processor time of the planner per object, in microseconds.
+    pub planner: f64,
+    /// Processor time of API server and etcd per object, in microseconds.
+    pub server: f64,
+    /// The most memory of the client at once, in bytes.
+    pub peak: f64,
+    /// Spans that did not arrive.
+    pub spans_lost: usize,
+    /// The share of all processors that went to programs which have nothing to do with this.
+    pub others: f64,
+}
+
+/// The least, the middle and the most of some values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// The median.
+    pub median: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Looks at values; none when there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
+        Some(Self { least, median, most })
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone, Default)]
+pub struct Samples(pub Vec<Sample>);
+
+impl Samples {
+    /// Picks one contestant's samples.
+    pub fn of(&self, who: Contestant, objects: usize, again: bool) -> impl Iterator<Item = &Sample> {
+        self.0.iter().filter(move |it| it.who == who && it.objects == objects && it.again == again)
+    }
+
+    /// Returns the spread of one figure.
+    pub fn spread(
+        &self,
+        who: Contestant,
+        objects: usize,
+        again: bool,
+        figure: impl Fn(&Sample) -> f64,
+    ) -> Option<Spread> {
+        Spread::of(self.of(who, objects, again).map(figure))
+    }
+
+    /// Returns a contestant's median rate over the floor's median in the same rounds.
+    pub fn ratio(&self, who: Contestant, other: Contestant, objects: usize, again: bool) -> Option<f64> {
+        let rounds: Vec<usize> = self.of(who, objects, again).map(|sample| sample.round).collect();
+        let others = self.of(other, objects, again).filter(|sample| rounds.contains(&sample.round));
+        let theirs = Spread::of(others.map(|sample| sample.rate))?;
+        Some(self.spread(who, objects, again, |sample| sample.rate)?.median / theirs.median)
+    }
+
+    /// Returns all of it as comma-separated values.
+    pub fn csv(&self) -> String {
+        let head =
+            "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others\n";
+        let lines = self.0.iter().map(|it| {
+            let Sample { who, objects, round, again, rate, requests, client, planner, server, peak, spans_lost, others } = it;
+            format!(
+                "{who},{objects},{round},{again},{rate:.1},{requests:.3},{client:.1},{planner:.1},{server:.1},{peak:.0},\
+                 {spans_lost},{others:.3}\n"
+            )
+        });
+        std::iter::once(head.to_owned()).chain(lines).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_an_even_number_lies_between() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(spread, Spread { least: 1.0, median: 2.5, most: 4.0 });
+        assert_eq!(Spread::of([]), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! The comparison in short: what `cargo compare` measures at length is held here where it can be counted. No time is asserted.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use switchyard_proto::v1;
+use switchyard_tests::{
+    client::{self, Client},
+    compare::work::{Shape, Work},
+    programs::{self, Program},
+    sandbox::{Cluster, ControlPlane, Folder, audit},
+};
+
+const OBJECTS: usize = 200;
+const ROUNDS: usize = 2;
+/// What a run may ask beside its writes: what the server is and serves, and the like.
+const ONCE: usize = 12;
+/// Whom the API server takes the executor for.
+const USER: &str = "comparison";
+
+/// One PATCH a component and nothing else that grows with their number (D12), whether they are there or not.
+#[tokio::test]
+async fn component_costs_one_request_and_a_run_at_most_a_dozen_more() -> anyhow::Result<()> {
+    let control_plane = ControlPlane::builder().audit().start().await?;
+    let cluster = control_plane.first();
+    let admin = cluster.client().await?;
+    let folder = Folder::new("compare-in-short")?;
+    let kubeconfig = cluster.kubeconfig_for(USER, &["system:masters"])?.to_string();
+    // The floor is somebody else, so that the audit log tells whose requests are whose.
+    let file = folder.write("kubeconfig", &cluster.kubeconfig_admin().to_string())?;
+    let planner = Program::Planner.prepare().start().await?;
+    let executor = Program::Executor.prepare().start().await?;
+    let client = Client::connect(&planner.url(), &executor.url()).await?;
+    for round in 0..ROUNDS {
+        let work = Work { namespace: format!("floor-{round}"), objects: OBJECTS, shape: Shape::Flat };
+        work.prepare(&admin).await?;
+        let objects = folder.write("objects", &work.lines())?;
+        let before = patches(cluster).await?;
+        let mut floor = Command::new(programs::floor().await?);
+        let status = floor.arg(objects).arg("64").arg(&file).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "the floor ended with {status}");
+        assert_eq!(patches(cluster).await? - before, OBJECTS as u64, "PATCHes of the floor");
+        work.verify(&admin).await?;
+        work.clear(&admin).await?;
+
+        let work = Work { namespace: format!("switchyard-{round}"), objects: OBJECTS, shape: Shape::Fan };
+        work.prepare(&admin).await?;
+        for (again, change) in [(false, v1::Change::Created), (true, v1::Change::Unchanged)] {
+            let before = (patches(cluster).await?, asked(cluster)?);
+            let access = vec![client::kubeconfig(cluster.name(), kubeconfig.as_str())];
+            let outcome = client.run(client::deploy(work.design(), &[cluster.name()]), access).await?;
+            assert_eq!(outcome.verdict(), v1::Verdict::Succeeded);
+            assert_eq!(outcome.targets().filter(|target| target.change() == change).count(), OBJECTS, "{change:?}");
+            let patched = patches(cluster).await? - before.0;
+            assert_eq!(patched, OBJECTS as u64, "PATCHes for {OBJECTS} components, round {round}, again: {again}");
+            let asked = asked(cluster)? - before.1;
+            ensure!(asked >= OBJECTS, "the audit log holds {asked} of at least {OBJECTS} requests");
+            ensure!(asked - OBJECTS <= ONCE, "{} requests beside the PATCHes, more than {ONCE}", asked - OBJECTS);
+            work.verify(&admin).await?;
+        }
+        work.clear(&admin).await?;
+    }
+    planner.stop().await;
+    executor.stop().await;
+    Ok(())
+}
+
+async fn patches(cluster: &Cluster) -> anyhow::Result<u64> {
+    Ok(cluster.metrics().await?.requests("APPLY", "configmaps"))
+}
+
+/// Counts everything that the user has asked so far.
+fn asked(cluster: &Cluster) -> anyhow::Result<usize> {
+    let is_theirs = |event: &audit::Event| event.user.username == USER;
+    Ok(cluster.audit().context("there is an audit log")?.iter().filter(|event| is_theirs(event)).count())
+}
