@@ -85,9 +85,7 @@ impl Counted {
     fn build(&self) -> anyhow::Result<PathBuf> {
         // Of the whole workspace, so that features, and with them dependencies, are those of the run that this is part of.
         let mut command = switchyard_tests::programs::cargo("test");
-        command
-            .args(["--no-run", "--message-format=json-render-diagnostics", "-p", "switchyard-tests"])
-            .args(self.target);
+        command.args(["--no-run", "--message-format=json-render-diagnostics", "--workspace"]).args(self.target);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("failed to run cargo")?;
         ensure!(output.status.success(), "cargo ended with {}", output.status);
         let lines = output.stdout.split(|&byte| byte == b'\n');
