@@ -7,14 +7,12 @@
 //! later install (case 97).
 
 use std::{
-    collections::BTreeMap,
     env,
     fs::Permissions,
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, Weak},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
@@ -29,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
 
-use crate::attributes;
+use crate::{attributes, in_use::InUse};
 
 /// Helm programs at once, over all runs. Each takes about 100 MiB, and most of its time it waits for somebody.
 const AT_ONCE: usize = 8;
@@ -52,7 +50,7 @@ pub(crate) struct Helm {
     program: Option<PathBuf>,
     permits: Semaphore,
     /// Releases that somebody is at work on.
-    busy: Mutex<BTreeMap<Release, Weak<Busy>>>,
+    busy: InUse<Release, Busy>,
 }
 
 /// A release: the URL of its cluster's API server, its namespace and its name.
@@ -148,24 +146,13 @@ impl Call<'_> {
 impl Helm {
     /// The program at a path, or the one that `PATH` leads to when it is needed.
     pub(crate) fn new(program: Option<PathBuf>) -> Self {
-        Self { program, permits: Semaphore::new(AT_ONCE), busy: Mutex::default() }
+        Self { program, permits: Semaphore::new(AT_ONCE), busy: InUse::default() }
     }
 
     /// Waits until nobody else of this process is at work on a release, and keeps others from it for as long as the answer lives.
     /// Helm itself would refuse the second, and two designs that are deployed together may well need the same chart.
     pub(crate) async fn alone(&self, release: Release, bounds: Bounds<'_>) -> Result<OwnedMutexGuard<()>, Error> {
-        let busy = {
-            let mut busy = self.busy.lock().expect("nothing panics while it holds the lock");
-            busy.retain(|_, one| one.strong_count() > 0);
-            match busy.get(&release).and_then(Weak::upgrade) {
-                Some(one) => one,
-                None => {
-                    let one = Arc::<Busy>::default();
-                    busy.insert(release, Arc::downgrade(&one));
-                    one
-                }
-            }
-        };
+        let busy = self.busy.get(release, Busy::default);
         let given = bounds.left();
         tokio::select! {
             alone = timeout_at(bounds.until, busy.lock_owned()) => alone.map_err(|_| Error::Late(given)),

@@ -11,6 +11,7 @@ mod cluster;
 mod diff;
 mod fulfil;
 mod helm;
+mod in_use;
 mod intake;
 mod journal;
 mod limit;

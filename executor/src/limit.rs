@@ -4,10 +4,11 @@
 //! of them crowds the others out.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
+
+use crate::in_use::InUse;
 
 /// Where an adaptive bound starts. API servers are at their best between 16 and 64.
 const START: usize = 32;
@@ -30,16 +31,11 @@ pub(crate) enum Answer {
 /// The bounds of all API servers that somebody works on.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    servers: Mutex<BTreeMap<String, Weak<Server>>>,
+    servers: InUse<String, Mutex<Server>>,
 }
 
 #[derive(Debug)]
 struct Server {
-    state: Mutex<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
     adaptive: Adaptive,
     runs: usize,
 }
@@ -53,19 +49,14 @@ pub(crate) enum Limit {
 
 /// One run's share of what an API server is given at once.
 #[derive(Debug)]
-pub(crate) struct Share(Arc<Server>);
+pub(crate) struct Share(Arc<Mutex<Server>>);
 
 impl Limits {
     /// A share of the bound of `server`, which ends with the value.
     pub(crate) fn share(&self, server: &str) -> Limit {
-        let mut servers = lock(&self.servers);
-        servers.retain(|_, server| server.strong_count() > 0);
-        let server = servers.get(server).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let fresh = Arc::new(Server { state: Mutex::new(Shared { adaptive: Adaptive::new(), runs: 0 }) });
-            servers.insert(server.to_owned(), Arc::downgrade(&fresh));
-            fresh
-        });
-        lock(&server.state).runs += 1;
+        let new = || Mutex::new(Server { adaptive: Adaptive::new(), runs: 0 });
+        let server = self.servers.get(server.to_owned(), new);
+        lock(&server).runs += 1;
         Limit::Shared(Share(server))
     }
 }
@@ -75,7 +66,7 @@ impl Limit {
         match self {
             Self::Fixed(bound) => (*bound).max(1),
             Self::Shared(Share(server)) => {
-                let Shared { adaptive, runs } = &*lock(&server.state);
+                let Server { adaptive, runs } = &*lock(server);
                 (adaptive.bound / (*runs).max(1)).max(1)
             }
         }
@@ -84,19 +75,19 @@ impl Limit {
     /// Takes an answer into account.
     pub(crate) fn answered(&self, answer: Answer) {
         if let Self::Shared(Share(server)) = self {
-            lock(&server.state).adaptive.answered(answer);
+            lock(server).adaptive.answered(answer);
         }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        lock(&self.0.state).runs -= 1;
+        lock(&self.0).runs -= 1;
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while it holds the lock")
+fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
+    server.lock().expect("nothing panics while it holds the lock")
 }
 
 /// Additive increase, multiplicative decrease.

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use futures::TryStreamExt;
@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::{Cluster, Target, discovery::Resource, object};
-use crate::verdict::Subject;
+use crate::{in_use::InUse, verdict::Subject};
 
 /// How often a watch is opened at most, so that a server which closes each one is not hammered (case 59).
 const BETWEEN_OPENINGS: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ struct Objects {
 /// The watches of one cluster that somebody needs.
 #[derive(Default)]
 pub(super) struct Watches {
-    open: Mutex<BTreeMap<Key, Weak<Watch>>>,
+    open: InUse<Key, Watch>,
 }
 
 /// API version, plural, namespace, design.
@@ -95,13 +95,7 @@ impl Watches {
     ) -> Looks {
         let namespace = if resource.namespaced { subject.namespace } else { "" };
         let key = [subject.api_version, &resource.plural, namespace, design_id].map(str::to_owned);
-        let mut open = self.open.lock().expect("nothing panics while it holds the lock");
-        open.retain(|_, watch| watch.strong_count() > 0);
-        let watch = open.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let watch = Arc::new(Watch::open(cluster, subject, resource, design_id));
-            open.insert(key, Arc::downgrade(&watch));
-            watch
-        });
+        let watch = self.open.get(key, || Watch::open(cluster, subject, resource, design_id));
         let seen = lock(&watch.objects).entry(subject.name).subscribe();
         Looks { seen, fresh: true, _watch: watch }
     }
