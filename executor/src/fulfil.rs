@@ -80,18 +80,6 @@ pub(crate) struct Checked {
     pub(crate) readiness: Option<Ready>,
 }
 
-impl Ready {
-    /// A definition is ready when it is served, which is always waited for.
-    fn served() -> Self {
-        Self { readiness: v1::Readiness::Ready, note: None }
-    }
-
-    /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
-    fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
-        Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }
-    }
-}
-
 impl Attempt {
     /// An attempt that proved success.
     pub(crate) fn done(done: Done, sent: u32) -> Self {
@@ -123,6 +111,18 @@ pub(crate) struct Ready {
     pub(crate) readiness: v1::Readiness,
     /// What a person should know of it.
     pub(crate) note: Option<String>,
+}
+
+impl Ready {
+    /// A definition is ready when it is served, which is always waited for.
+    fn served() -> Self {
+        Self { readiness: v1::Readiness::Ready, note: None }
+    }
+
+    /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
+    fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
+        Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }
+    }
 }
 
 /// What was done about what a unit needs, one entry a cluster.

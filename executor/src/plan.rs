@@ -209,6 +209,12 @@ impl Plan {
         self.operation != v1::Operation::Undeploy && step.chart.is_some()
     }
 
+    /// Manifests of the Secrets in the design.
+    pub(crate) fn secrets(&self) -> Vec<Bytes> {
+        let secrets = self.steps.iter().filter_map(Step::object).filter(|object| object.head.is_secret());
+        secrets.map(|object| object.manifest.clone()).collect()
+    }
+
     /// How long a step may take, by lane.
     pub(crate) fn timeouts(&self) -> Vec<Duration> {
         let of = |default| self.options.step_timeout.unwrap_or(default);

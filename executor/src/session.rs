@@ -25,6 +25,7 @@ use crate::{
     journal::Journal,
     limit::{Limit, Limits},
     locks::{Locking, Locks},
+    mask::OfDesign,
     metrics::ActiveRun,
     plan::Plan,
     refuse,
@@ -266,11 +267,12 @@ fn begin(
     let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
     let limits = clusters.iter().map(|cluster| limit(&cluster.server)).collect();
     let adapters = shared.adapters.clone();
+    let secrets = Arc::new(OfDesign::new(plan.secrets()));
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
-        direct: Direct::new(plan.clone(), clusters.clone()),
-        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone()),
-        adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters },
+        direct: Direct::new(plan.clone(), clusters.clone(), secrets.clone()),
+        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone(), secrets.clone()),
+        adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters, secrets },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
     let (journal, control) = (run.journal.clone(), run.control());

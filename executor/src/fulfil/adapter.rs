@@ -17,7 +17,7 @@ use crate::{
         Change, Cluster, Seen, definition,
         readiness::{self, Awaited},
     },
-    mask::Secrets,
+    mask::{OfDesign, Secrets},
     plan::{self, Plan},
     schedule::{Patience, UnitOutcome},
     verdict::{Failure, Reason, Subject, Verdict},
@@ -42,6 +42,7 @@ pub(crate) struct ByAdapter {
     /// By lane; complete, and with nothing but the one cluster's access in them.
     pub(crate) kubeconfigs: Vec<String>,
     pub(crate) adapters: Arc<Adapters>,
+    pub(crate) secrets: Arc<OfDesign>,
 }
 
 impl ByAdapter {
@@ -111,7 +112,7 @@ impl ByAdapter {
         let Ok(resource) = cluster.find(subject.api_version, subject.kind, since, order.deadline).await else { return };
         let awaited = Awaited { subject, resource: &resource, design_id: &self.plan.design.id, written: None };
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
-        checked.readiness = Some(Ready::masked(report, &Secrets::of_declaration(&work.declaration)));
+        checked.readiness = Some(Ready::masked(report, &Secrets::around(&object.manifest, &self.secrets)));
     }
 
     fn subject<'a>(&'a self, cluster: &'a Cluster, object: &'a plan::Direct) -> Subject<'a> {

@@ -68,7 +68,7 @@ pub(crate) struct Charts {
     fetched: Once<(String, String), Result<Arc<Fetched>, Failure>>,
     /// What came of it, where that is the same for all who need it.
     told: Once<Key, v1::PrerequisiteResult>,
-    secrets: OfDesign,
+    secrets: Arc<OfDesign>,
 }
 
 /// What the cases of one chart on one cluster have in common.
@@ -132,6 +132,7 @@ impl Charts {
         clusters: Vec<Arc<Cluster>>,
         access: Vec<Result<String, String>>,
         helm: Arc<Helm>,
+        secrets: Arc<OfDesign>,
     ) -> Self {
         let mut users = BTreeMap::<Key, BTreeSet<StepIx>>::new();
         for (ix, step) in plan.steps.iter().enumerate() {
@@ -141,8 +142,6 @@ impl Charts {
                 }
             }
         }
-        let secrets = plan.steps.iter().filter_map(Step::object).filter(|object| object.head.is_secret());
-        let secrets = OfDesign::new(secrets.map(|object| object.manifest.clone()).collect());
         Self {
             left: Mutex::new(users.clone()),
             users,

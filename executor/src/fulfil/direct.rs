@@ -12,7 +12,7 @@ use tokio::{sync::OnceCell, time::Instant};
 use super::{Attempt, Done, Order, Ready};
 use crate::{
     cluster::{
-        Cluster,
+        Change, Cluster,
         apply::{self, Applied, Patch},
         definition,
         discovery::{self, Resource},
@@ -21,7 +21,7 @@ use crate::{
     },
     diff::FieldDiff,
     mask::{OfDesign, Secrets},
-    plan::{self, Plan, Step},
+    plan::{self, Plan},
     schedule::StepIx,
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
 };
@@ -36,7 +36,7 @@ pub(crate) struct Direct {
     clusters: Vec<Arc<Cluster>>,
     /// Namespaces that were created because they were missing (D14): once each.
     created: Mutex<Created>,
-    secrets: OfDesign,
+    secrets: Arc<OfDesign>,
 }
 
 /// What the cases of one attempt have in common.
@@ -49,9 +49,7 @@ struct Task<'a> {
 }
 
 impl Direct {
-    pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>) -> Self {
-        let secrets = plan.steps.iter().filter_map(Step::object).filter(|object| object.head.is_secret());
-        let secrets = OfDesign::new(secrets.map(|object| object.manifest.clone()).collect());
+    pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>, secrets: Arc<OfDesign>) -> Self {
         Self { plan, clusters, created: Mutex::default(), secrets }
     }
 
@@ -272,5 +270,5 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
 }
 
 fn absent(subject: &Subject<'_>) -> Done {
-    done(subject, Applied::default(), Vec::new())
+    done(subject, Applied { change: Change::Absent, ..Applied::default() }, Vec::new())
 }
