@@ -6,13 +6,12 @@ use opentelemetry::{
     KeyValue, global,
     metrics::{Counter, Histogram, UpDownCounter},
 };
-use switchyard_proto::v1;
 use switchyard_service::{
     attributes as common,
     metrics::{METER, SECONDS},
 };
 
-use crate::{attributes, report};
+use crate::attributes;
 
 struct Instruments {
     runs: UpDownCounter<i64>,
@@ -50,10 +49,9 @@ impl Drop for ActiveRun {
     }
 }
 
-/// Counts a component that was accounted for.
-pub(crate) fn step_ended(outcome: v1::Outcome, route: v1::Route) {
-    let path = if route == v1::Route::Adapter { "adapter" } else { "direct" };
-    INSTRUMENTS.steps.add(1, &[KeyValue::new("outcome", report::outcome_name(outcome)), KeyValue::new("path", path)]);
+/// Counts a component that was accounted for, by its outcome and the path that it took.
+pub(crate) fn step_ended(outcome: &'static str, path: &'static str) {
+    INSTRUMENTS.steps.add(1, &[KeyValue::new("outcome", outcome), KeyValue::new("path", path)]);
 }
 
 /// Counts a request to an API server, by what came of it: a status code, or why there was none.

@@ -136,8 +136,6 @@ struct Driver<F> {
     schedule: Schedule,
     /// By lane.
     limits: Vec<Limit>,
-    /// The bounds that the schedule knows, by lane.
-    bounds: Vec<usize>,
     tasks: JoinSet<Worked>,
     /// Which unit a task works on, so that a panic can be laid at its door.
     at_work: HashMap<Id, (StepIx, Lane, Task)>,
@@ -185,7 +183,6 @@ impl<F: Fulfil> Driver<F> {
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
-            bounds,
             tasks: JoinSet::new(),
             at_work: HashMap::new(),
             timers: BinaryHeap::new(),
@@ -291,12 +288,12 @@ impl<F: Fulfil> Driver<F> {
         let progress = Progress { step, lane, control: self.control.clone() };
         let without = self.without(step, lane);
         let stop = self.stop.clone();
-        let told = progress.clone();
+        let ended = progress.clone();
         let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress, stop };
         let fulfil = self.fulfil.clone();
         let work = async move {
             let attempt = fulfil.clone().attempt(order).await;
-            let needs = if attempt.result.is_ok() { fulfil.clear_up(told).await } else { Vec::new() };
+            let needs = if attempt.result.is_ok() { fulfil.clear_up(ended).await } else { Vec::new() };
             Worked { attempt: Some(attempt), needs }
         };
         let task = self.tasks.spawn(work.instrument(span));
@@ -382,7 +379,7 @@ impl<F: Fulfil> Driver<F> {
         });
         // Others may have come or gone meanwhile that work on the same server.
         let bound = limit.bound();
-        if std::mem::replace(&mut self.bounds[lane.0 as usize], bound) != bound {
+        if bound != self.schedule.limit(lane) {
             self.feed(Event::Limit { lane, limit: bound });
         }
     }
@@ -510,7 +507,8 @@ impl<F: Fulfil> Driver<F> {
                 );
             }
         }
-        metrics::step_ended(outcome, step.route());
+        let path = if step.route() == v1::Route::Adapter { "adapter" } else { "direct" };
+        metrics::step_ended(report::outcome_name(outcome), path);
         self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
         self.journal.append(Entry::StepResult(result));
     }

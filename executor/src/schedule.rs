@@ -314,6 +314,11 @@ impl Schedule {
         commands
     }
 
+    /// How much may be in flight on the lane.
+    pub(crate) fn limit(&self, lane: Lane) -> usize {
+        self.lanes[lane.0 as usize].limit
+    }
+
     /// Whether as much is in flight on the lane as is permitted.
     pub(crate) fn is_full(&self, lane: Lane) -> bool {
         let lane = &self.lanes[lane.0 as usize];
