@@ -10,10 +10,11 @@ use std::{
 };
 
 use futures::TryStreamExt;
-use http::Request;
+use http::{HeaderMap, Request};
 use kube::core::WatchEvent;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use switchyard_service::telemetry;
 use tokio::{
     sync::watch,
     time::{Duration, Instant, sleep_until, timeout},
@@ -111,16 +112,19 @@ impl Watch {
         path.extend(utf8_percent_encode(design_id, NON_ALPHANUMERIC));
         let target = Target { name: "", ..object::target("WATCH", subject, resource, 1) };
         let span = cluster.span(&target);
-        let task = follow(cluster.client.clone(), path, objects.clone());
+        let mut headers = HeaderMap::new();
+        telemetry::inject(&span, &mut headers);
+        let task = follow(cluster.client.clone(), path, headers, objects.clone());
         Self { objects, _task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))) }
     }
 }
 
 /// Keeps a watch open and takes in what it shows.
-async fn follow(client: kube::Client, path: String, objects: Arc<Mutex<Objects>>) {
+async fn follow(client: kube::Client, path: String, headers: HeaderMap, objects: Arc<Mutex<Objects>>) {
     loop {
         let opened = Instant::now();
-        let request = Request::get(&path).body(Vec::new()).expect("the path is escaped");
+        let mut request = Request::get(&path).body(Vec::new()).expect("the path is escaped");
+        request.headers_mut().extend(headers.clone());
         match timeout(LONGEST_SILENCE, client.request_events::<Value>(request)).await {
             Ok(Ok(events)) => {
                 let mut events = std::pin::pin!(events);

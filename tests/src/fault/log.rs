@@ -18,6 +18,8 @@ pub struct Seen {
     pub body: Bytes,
     /// Its `authorization` header, empty if there is none.
     pub authorization: String,
+    /// Its `traceparent` header, empty if there is none.
+    pub traceparent: String,
     /// When it had come in.
     pub at: Instant,
 }

@@ -115,17 +115,14 @@ async fn answer(
 ) -> Result<Response<Answer>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let seen = Seen {
         method: head.method,
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
         body,
-        authorization: head
-            .headers
-            .get(http::header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-            .to_owned(),
+        authorization: header("authorization"),
+        traceparent: header("traceparent"),
         at: Instant::now(),
     };
     let (fault, in_flight) = shared.change(|state| {

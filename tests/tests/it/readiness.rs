@@ -233,6 +233,8 @@ async fn watch_that_died_is_opened_again() {
     let outcome = world.run_with(waiting(&design, 60), access).await;
 
     assert_eq!(readiness(&outcome, "web"), Readiness::Ready, "{:#?}", outcome.results);
+    let trace = &outcome.summary.trace_id;
+    assert!(proxy.seen().iter().filter(|seen| seen.is_watch()).all(|seen| seen.traceparent.contains(trace)), "S24");
     let opened = proxy.count(Seen::is_watch);
     assert!(opened >= 6, "five that died and one that told: {opened}");
     assert!(opened as u64 <= began.elapsed().as_secs() + 1, "at most one a second");
