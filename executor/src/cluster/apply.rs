@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{
     Change, Cluster, Reply,
     discovery::Resource,
-    object::{self, Found},
+    object::{self, Found, ManagedFields},
     warnings,
 };
 use crate::{
@@ -83,15 +83,6 @@ struct Metadata {
     creation_timestamp: String,
     deletion_timestamp: Option<String>,
     managed_fields: Vec<ManagedFields>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ManagedFields {
-    manager: String,
-    operation: String,
-    subresource: String,
-    time: String,
 }
 
 /// Applies the object.

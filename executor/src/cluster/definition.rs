@@ -105,9 +105,12 @@ async fn until_served(cluster: &Cluster, api_version: &str, name: &str, deadline
         ..Target::default()
     };
     let began = Instant::now();
+    // What is known of its kinds may be from before it was written. Its name is `plural.group`.
+    if let Some((_, group)) = name.split_once('.') {
+        cluster.discovery.forget_group(group);
+    }
     let mut pause = FIRST_PAUSE;
     let mut not_yet = String::new();
-    let mut is_first = true;
     loop {
         let request = Request::get(&path).body(Body::empty());
         let request = request.map_err(|error| Failure::new(Reason::ManifestInvalid, error.to_string()))?;
@@ -119,11 +122,6 @@ async fn until_served(cluster: &Cluster, api_version: &str, name: &str, deadline
             Ok(reply) => {
                 let definition: Definition = serde_json::from_slice(&reply.body)
                     .map_err(|error| Failure::new(Reason::UnexpectedAnswer, format!("odd definition: {error}")))?;
-                if std::mem::take(&mut is_first) {
-                    // What is known of its kinds may be from before it was written.
-                    let Spec { group, versions, .. } = &definition.spec;
-                    versions.iter().for_each(|version| cluster.forget(&format!("{group}/{}", version.name)));
-                }
                 match look(cluster, &definition, deadline).await? {
                     None => return Ok(()),
                     Some(why) => why,

@@ -170,6 +170,14 @@ impl Discovery {
         }
     }
 
+    /// Forgets what all versions of a group were said to serve.
+    pub(super) fn forget_group(&self, group: &str) {
+        let mut known = self.known();
+        for (_, cell) in known.iter_mut().filter(|(api_version, _)| in_group(api_version, group)) {
+            *cell = Cell::default();
+        }
+    }
+
     fn forget_stale(&self, api_version: &str, stale: &Arc<GroupVersion>) {
         let mut known = self.known();
         if known.get(api_version).is_some_and(|cell| cell.get().is_some_and(|it| Arc::ptr_eq(it, stale))) {
@@ -247,6 +255,10 @@ impl Version {
         });
         kinds.collect()
     }
+}
+
+fn in_group(api_version: &str, group: &str) -> bool {
+    api_version.split_once('/').is_some_and(|(its, _)| its == group)
 }
 
 /// The path under which a group version is served.

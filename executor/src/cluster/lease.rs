@@ -16,7 +16,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     Cluster, Reply,
     discovery::Resource,
-    object::{self, Metadata},
+    object::{self, ManagedFields, Metadata},
 };
 use crate::verdict::Subject;
 
@@ -72,13 +72,6 @@ struct LeaseMetadata {
 struct Spec {
     holder_identity: String,
     lease_duration_seconds: u64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ManagedFields {
-    manager: String,
-    time: String,
 }
 
 impl Claim {

@@ -65,6 +65,17 @@ pub(crate) struct Condition {
     pub(crate) message: String,
 }
 
+/// What one field manager has written, as far as it is looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ManagedFields {
+    pub(crate) manager: String,
+    pub(crate) operation: String,
+    pub(crate) subresource: String,
+    /// The API server's time of the last write, to the second.
+    pub(crate) time: String,
+}
+
 /// An object of which only the metadata is looked at.
 #[derive(Deserialize)]
 pub(crate) struct Bare {

@@ -29,8 +29,6 @@ pub enum Reason {
     TooManyRuns,
     /// No such run is remembered.
     RunUnknown,
-    /// The contract has it, the program does not have it yet.
-    NotImplemented,
     /// The caller stopped the run before it began.
     RunCancelled,
     /// The caller's deadline passed; the run was stopped.
@@ -42,7 +40,7 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 16] = [
+const TABLE: [(Reason, &str, Code); 15] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
@@ -54,7 +52,6 @@ const TABLE: [(Reason, &str, Code); 16] = [
     (Reason::MessageTooLarge, "MESSAGE_TOO_LARGE", Code::ResourceExhausted),
     (Reason::TooManyRuns, "TOO_MANY_RUNS", Code::ResourceExhausted),
     (Reason::RunUnknown, "RUN_UNKNOWN", Code::NotFound),
-    (Reason::NotImplemented, "NOT_IMPLEMENTED", Code::Unimplemented),
     (Reason::RunCancelled, "RUN_CANCELLED", Code::Cancelled),
     (Reason::DeadlineExceeded, "DEADLINE_EXCEEDED", Code::DeadlineExceeded),
     (Reason::ShuttingDown, "SHUTTING_DOWN", Code::Unavailable),
