@@ -39,6 +39,10 @@ fn everything_direct() -> Registry {
 }
 
 fn planned(text: &str, registry: &Registry, operation: Operation) -> Result<Plan, Refusal> {
+    planned_with(text, Layers { request: None, own: registry }, operation)
+}
+
+fn planned_with(text: &str, registries: Layers<'_>, operation: Operation) -> Result<Plan, Refusal> {
     let request = Request {
         source: Source::Text(text),
         operation,
@@ -48,7 +52,7 @@ fn planned(text: &str, registry: &Registry, operation: Operation) -> Result<Plan
         default_namespace: "default".into(),
         limits: Limits::default(),
     };
-    plan(request, Layers { request: None, own: registry })
+    plan(request, registries)
 }
 
 fn kinds(refusal: &Refusal) -> String {
@@ -198,16 +202,8 @@ fn the_installations_registry_decides_and_the_design_stays() {
             fs::write(folder.path().join(name(&file)), document.to_string()).unwrap();
         }
         let own = file::read(folder.path()).unwrap().registry;
-        let request = Request {
-            source: Source::Text(&text),
-            operation: Operation::Deploy,
-            dry_run: false,
-            clusters: vec!["east".into()],
-            charts: false,
-            default_namespace: "default".into(),
-            limits: Limits::default(),
-        };
-        plan(request, Layers { request: Some(&everything_else), own: &own }).unwrap().steps
+        let registries = Layers { request: Some(&everything_else), own: &own };
+        planned_with(&text, registries, Operation::Deploy).unwrap().steps
     };
 
     let (direct, adapted) = (plan_with(None), plan_with(Some(("mesh.example", 10_000))));

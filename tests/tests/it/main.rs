@@ -21,3 +21,4 @@ mod sandbox;
 mod secrets;
 mod trace;
 mod undeploy;
+mod world;

@@ -1,9 +1,6 @@
 //! Waiting until objects are ready (D16, S13), on a cluster whose controllers work and whose pods come up.
 
-use std::{
-    sync::LazyLock,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use kube::{
     Api,
@@ -11,71 +8,18 @@ use kube::{
 };
 use serde_json::{Value, json};
 use switchyard_proto::v1::{
-    Change, ClusterAccess, Outcome, PlanRequest, Readiness, RunOptions, TargetResult, Verdict, execute_response::Event,
+    Change, Outcome, PlanRequest, Readiness, RunOptions, TargetResult, Verdict, execute_response::Event,
 };
 use switchyard_tests::{
-    client::{self, Client},
+    client,
     fault::{Canned, Fault, Proxy, Rule, Seen},
-    programs::{Program, Running},
-    sandbox::{Cluster, ControlPlane, Credential},
+    sandbox::{Cluster, Credential},
 };
-use tokio::sync::OnceCell;
 
-use crate::design::Design;
-
-/// Longer than any run here takes, so that one that hangs is a failure.
-const LIMIT: Duration = Duration::from_secs(120);
-const TOKEN: &str = "readiness-token";
-const USER: &str = "deployer";
-
-struct World {
-    control_plane: ControlPlane,
-    planner: Running,
-    executor: Running,
-}
-
-static WORLD: LazyLock<OnceCell<World>> = LazyLock::new(OnceCell::new);
-
-impl World {
-    async fn shared() -> &'static Self {
-        let start = || async {
-            let control_plane = ControlPlane::builder()
-                .audit()
-                .token_user(TOKEN, USER, &[])
-                .controller_manager()
-                .scheduler()
-                .kwok()
-                .start()
-                .await?;
-            let planner = Program::Planner.prepare().start().await?;
-            let executor = Program::Executor.prepare().start().await?;
-            anyhow::Ok(Self { control_plane, planner, executor })
-        };
-        WORLD.get_or_init(|| async { start().await.expect("the world starts") }).await
-    }
-
-    fn cluster(&self) -> &Cluster {
-        self.control_plane.first()
-    }
-
-    fn access(&self) -> Vec<ClusterAccess> {
-        vec![client::kubeconfig("main", self.cluster().kubeconfig_admin().to_string())]
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(&self.planner.url(), &self.executor.url()).await.expect("both listen")
-    }
-
-    async fn run(&self, request: PlanRequest) -> client::Outcome {
-        self.run_with(request, self.access()).await
-    }
-
-    async fn run_with(&self, request: PlanRequest, access: Vec<ClusterAccess>) -> client::Outcome {
-        let client = self.client().await;
-        let run = tokio::time::timeout(LIMIT, client.run(request, access));
-        run.await.expect("the run ends").expect("the run starts")
-    }
-}
+use crate::{
+    design::Design,
+    world::{LIMIT, World},
+};
 
 /// Deploys and waits for each object up to so many seconds.
 fn waiting(design: &Design, seconds: i64) -> PlanRequest {
@@ -246,9 +190,10 @@ async fn watch_that_died_is_opened_again() {
 async fn without_the_right_to_watch_objects_are_read() {
     let world = World::shared().await;
     let namespace = world.cluster().namespace_for("may-not-watch").await.unwrap();
-    world.cluster().grant(USER, &["get", "patch", "create"], "apps", &["deployments"]).await.unwrap();
+    let (token, user) = World::DEPLOYER;
+    world.cluster().grant(user, &["get", "patch", "create"], "apps", &["deployments"]).await.unwrap();
     let design = Design::new().component("web", ("apps/v1", "Deployment"), &[], &workload(&namespace, ", replicas: 1"));
-    let kubeconfig = world.cluster().kubeconfig(Credential::Token(TOKEN.into()));
+    let kubeconfig = world.cluster().kubeconfig(Credential::Token(token.into()));
     let access = || vec![client::kubeconfig("main", kubeconfig.to_string())];
     let outcome = world.run_with(waiting(&design, 60), access()).await;
 

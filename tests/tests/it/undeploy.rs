@@ -1,7 +1,7 @@
 //! Taking designs down again (S20, S21, D18, D19), against a cluster whose controller manager removes namespaces and collects
 //! garbage as it does for users.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -9,50 +9,12 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use switchyard_proto::v1::{Change, Operation, Outcome, PlanRequest, RunOptions, Verdict};
-use switchyard_tests::{
-    client::{self, Client},
-    programs::{Program, Running},
-    sandbox::{Cluster, ControlPlane},
-};
-use tokio::sync::OnceCell;
+use switchyard_tests::client;
 
-use crate::design::Design;
+use crate::{design::Design, world::World};
 
-struct World {
-    control_plane: ControlPlane,
-    planner: Running,
-    executor: Running,
-}
-
-static WORLD: LazyLock<OnceCell<World>> = LazyLock::new(OnceCell::new);
-
-impl World {
-    async fn shared() -> &'static Self {
-        let start = || async {
-            let control_plane = ControlPlane::builder().audit().controller_manager().start().await?;
-            let planner = Program::Planner.prepare().start().await?;
-            let executor = Program::Executor.prepare().start().await?;
-            anyhow::Ok(Self { control_plane, planner, executor })
-        };
-        WORLD.get_or_init(|| async { start().await.expect("the world starts") }).await
-    }
-
-    fn cluster(&self) -> &Cluster {
-        self.control_plane.first()
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(&self.planner.url(), &self.executor.url()).await.expect("both listen")
-    }
-
-    async fn run(&self, request: PlanRequest) -> client::Outcome {
-        let access = vec![client::kubeconfig("main", self.cluster().kubeconfig_admin().to_string())];
-        self.client().await.run(request, access).await.expect("the run starts")
-    }
-
-    async fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {
-        Api::namespaced(self.cluster().client().await.unwrap(), namespace)
-    }
+async fn config_maps(world: &World, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(world.cluster().client().await.unwrap(), namespace)
 }
 
 fn deploy(design: &Design) -> PlanRequest {
@@ -116,7 +78,7 @@ async fn object_that_stays_holds_back_what_it_depends_on_and_nobody_else() {
         .config_map("web", &namespace, &["api"])
         .config_map("other", &namespace, &[]);
     world.run(deploy(&design)).await;
-    let api = world.config_maps(&namespace).await;
+    let api = config_maps(world, &namespace).await;
     let finalizer = serde_json::json!({"metadata": {"finalizers": ["example.com/protect"]}});
     api.patch("api", &PatchParams::default(), &Patch::Merge(&finalizer)).await.unwrap();
 
@@ -149,7 +111,7 @@ async fn cancel_interrupts_the_wait_until_an_object_is_gone() {
     let namespace = world.cluster().namespace_for("lingers").await.unwrap();
     let design = Design::new().config_map("db", &namespace, &[]).config_map("api", &namespace, &["db"]);
     world.run(deploy(&design)).await;
-    let api = world.config_maps(&namespace).await;
+    let api = config_maps(world, &namespace).await;
     let finalizer = |list| Patch::Merge(serde_json::json!({"metadata": {"finalizers": list}}));
     api.patch("api", &PatchParams::default(), &finalizer(Some(["example.com/protect"]))).await.unwrap();
 
@@ -157,8 +119,7 @@ async fn cancel_interrupts_the_wait_until_an_object_is_gone() {
     request.options.as_mut().unwrap().step_timeout = Some(prost_types::Duration { seconds: 600, nanos: 0 });
     let client = world.client().await;
     let plan = client.plan(request).await.unwrap();
-    let access = vec![client::kubeconfig("main", world.cluster().kubeconfig_admin().to_string())];
-    let mut execution = client.execute(plan, access).await.unwrap();
+    let mut execution = client.execute(plan, world.access()).await.unwrap();
     eventually(async || api.get("api").await.unwrap().metadata.deletion_timestamp.is_some()).await;
     execution.cancel("enough").await;
     let outcome = tokio::time::timeout(Duration::from_secs(60), execution.finish()).await.expect("it ends").unwrap();
@@ -176,7 +137,7 @@ async fn what_does_not_carry_the_designs_mark_is_left_in_place() {
     let namespace = world.cluster().namespace_for("marked").await.unwrap();
     let design = Design::new().config_map("mine", &namespace, &[]).config_map("bare", &namespace, &[]);
     let other = Design::new().config_map("mine", &namespace, &[]);
-    let api = world.config_maps(&namespace).await;
+    let api = config_maps(world, &namespace).await;
     let bare = ConfigMap {
         metadata: kube::api::ObjectMeta { name: Some("bare".into()), ..Default::default() },
         ..Default::default()
@@ -222,7 +183,7 @@ async fn definition_and_namespace_with_foreign_contents_are_kept_and_named() {
         assert_eq!(failure.reason, "FOREIGN_CONTENTS", "{}", failure.message);
         assert!(failure.message.contains(wanted), "{}", failure.message);
     }
-    let api = world.config_maps(&namespace).await;
+    let api = config_maps(world, &namespace).await;
     assert!(api.get_opt("theirs").await.unwrap().is_some());
 
     let mut request = undeploy(&design);
@@ -243,7 +204,7 @@ async fn namespace_that_hangs_says_what_it_waits_for() {
     let namespace = format!("hangs-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
     let design = Design::new().component(&namespace, ("v1", "Namespace"), &[], "{}");
     world.run(deploy(&design)).await;
-    let api = world.config_maps(&namespace).await;
+    let api = config_maps(world, &namespace).await;
     let stays = ConfigMap {
         metadata: kube::api::ObjectMeta {
             name: Some("stays".into()),
