@@ -52,6 +52,8 @@ type Cell = Arc<OnceCell<Arc<GroupVersion>>>;
 
 /// Questions for single group versions before all are asked for at once.
 const SINGLE_QUESTIONS: usize = 4;
+/// How long the one question for all of them may take; what is not answered by then is asked for one by one (case 20).
+const ALL_AT_ONCE: Duration = Duration::from_secs(5);
 /// How long what is known of a cluster is kept for the runs that follow.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Clusters of which something is kept, at most.
@@ -147,6 +149,7 @@ impl Discovery {
         let request = Request::get("/apis").header(header::ACCEPT, AGGREGATED).body(Body::empty());
         let request = request.expect("both are constants");
         let target = Target { method: "GET", resource: "discovery", ..Target::default() };
+        let by = by.min(asked + ALL_AT_ONCE);
         let Ok(reply) = cluster.send(request, &target, by).await else { return };
         let groups: Groups = serde_json::from_slice(&reply.body).unwrap_or_default();
         // Servers that do not know the form answer with another.

@@ -110,6 +110,7 @@ pub enum Fault {
 pub struct Rule {
     method: Option<Method>,
     path: String,
+    is_whole: bool,
     watches: bool,
     skip: u32,
     times: Option<u32>,
@@ -120,7 +121,16 @@ pub struct Rule {
 impl Rule {
     /// A rule for all requests whose path contains `path`.
     pub fn any(path: &str, fault: Fault) -> Self {
-        Self { method: None, path: path.to_owned(), watches: false, skip: 0, times: None, fault, in_flight: 0 }
+        Self {
+            method: None,
+            path: path.to_owned(),
+            is_whole: false,
+            watches: false,
+            skip: 0,
+            times: None,
+            fault,
+            in_flight: 0,
+        }
     }
 
     /// A rule for GET requests whose path contains `path`.
@@ -143,6 +153,12 @@ impl Rule {
         Self { watches: true, ..Self::get(path, fault) }
     }
 
+    /// Takes only what has this very path.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { is_whole: true, ..self }
+    }
+
     /// Leaves the first so many requests alone.
     #[must_use]
     pub fn after(self, skip: u32) -> Self {
@@ -158,7 +174,7 @@ impl Rule {
     /// Takes the request on, if it is one of this rule's and the rule is not used up.
     pub(super) fn takes(&mut self, seen: &Seen) -> bool {
         let fits = self.method.as_ref().is_none_or(|method| *method == seen.method)
-            && seen.path.contains(&self.path)
+            && if self.is_whole { seen.path == self.path } else { seen.path.contains(&self.path) }
             && (!self.watches || seen.is_watch())
             && self.times != Some(0);
         if !fits {

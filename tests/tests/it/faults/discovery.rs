@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use switchyard_proto::v1::{Change, Outcome};
 use switchyard_tests::{
-    fault::{Canned, Fault, Gate, Rule, Seen},
+    client,
+    fault::{Canned, Fault, Gate, Proxy, Rule, Seen},
     plan::Draft,
 };
 
@@ -371,10 +372,8 @@ async fn clusters_that_serve_different_kinds_are_told_apart() {
     assert_eq!(outcomes["aside"], Outcome::Succeeded);
 }
 
-/// D12: a plan of many groups is answered by one question for all of them, and the runs that follow ask nothing.
-#[tokio::test]
-async fn many_groups_take_one_question_and_the_next_run_none() {
-    let stage = Stage::set("many-groups").await;
+/// Objects of seven group versions, one after the other.
+fn many_groups(stage: &Stage) -> Draft {
     let own = |api_version: &str, kind: &str, name: &str, rest: Value| {
         let mut object = rest;
         object["apiVersion"] = json!(api_version);
@@ -397,15 +396,21 @@ async fn many_groups_take_one_question_and_the_next_run_none() {
             "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
         ),
     ];
-    let draft =
-        objects.iter().fold(Draft::on(&["east"]).options(|options| options.max_in_flight = 1), |draft, object| {
-            draft.apply(object["metadata"]["name"].as_str().unwrap(), &[], object)
-        });
+    objects.iter().fold(Draft::on(&["east"]).options(|options| options.max_in_flight = 1), |draft, object| {
+        draft.apply(object["metadata"]["name"].as_str().unwrap(), &[], object)
+    })
+}
+
+/// D12: a plan of many groups is answered by one question for all of them, and the runs that follow ask nothing.
+#[tokio::test]
+async fn many_groups_take_one_question_and_the_next_run_none() {
+    let stage = Stage::set("many-groups").await;
+    let draft = many_groups(&stage);
     let questions =
         || stage.east.seen().into_iter().filter(Seen::is_discovery).map(|seen| seen.path).collect::<Vec<_>>();
 
     let outcome = stage.run(&draft).await;
-    assert_eq!(outcome.summary.counts["succeeded"] as usize, objects.len(), "{:?}", outcome.summary);
+    assert_eq!(outcome.summary.counts["succeeded"] as usize, draft.steps(), "{:?}", outcome.summary);
     let asked = questions();
     assert_eq!(asked.iter().filter(|path| *path == "/apis").count(), 1, "{asked:?}");
     assert!(asked.iter().filter(|path| path.matches('/').count() > 1).count() <= 4, "{asked:?}");
@@ -434,4 +439,34 @@ async fn kind_that_went_and_came_back_is_found_by_the_next_run() {
 
     assert_failed(&stage.run(&alone).await, "engine", "KIND_UNKNOWN", &[]);
     assert_eq!(stage.run(&draft).await.summary.counts["succeeded"], 2);
+}
+
+/// Case 20, D12: what the one answer for all groups does not vouch for, or an answer that never comes, is made up for by asking
+/// for the single groups.
+#[tokio::test]
+async fn groups_that_one_answer_for_all_does_not_tell_are_asked_for_one_by_one() {
+    let stage = Stage::set("stale-groups").await;
+    let draft = many_groups(&stage);
+    let stale = Arc::new(|answer: &mut Canned| {
+        let mut groups: Value = serde_json::from_slice(answer.body()).unwrap();
+        assert_eq!(groups["kind"], "APIGroupDiscoveryList");
+        for group in groups["items"].as_array_mut().unwrap() {
+            // As the API server tells of a group whose own server does not answer.
+            for version in group["versions"].as_array_mut().unwrap() {
+                version["freshness"] = json!("Stale");
+                version["resources"] = json!([]);
+            }
+        }
+        *answer = Canned::status(200).json(&groups);
+    });
+    for fault in [Fault::Alter(stale), Fault::Answer(Canned::status(503)), Fault::Ignore] {
+        // A way in of its own, so that nothing is known of the cluster yet.
+        let proxy = Proxy::before(stage.world.east()).await.unwrap();
+        proxy.add(Rule::get("/apis", fault).whole());
+        let access = vec![client::kubeconfig("east", proxy.kubeconfig().to_string())];
+        let outcome = stage.try_run(&draft, access).await.unwrap();
+        assert_eq!(outcome.summary.counts["succeeded"] as usize, draft.steps(), "{:?}", outcome.summary);
+        assert_eq!(proxy.count(|seen| seen.path == "/apis"), 1);
+        assert_eq!(proxy.count(|seen| seen.path == "/apis/batch/v1"), 1);
+    }
 }

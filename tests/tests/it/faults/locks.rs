@@ -93,7 +93,7 @@ async fn take_over(stage: &Stage, path: &str, holder: &str, term: u64) {
         "metadata": {"name": name, "namespace": "kube-system"},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": term},
     });
-    stage.apply_as(&format!("switchyard-{holder}"), path, &lease).await;
+    stage.seize_as(&format!("switchyard-{holder}"), path, &lease).await;
 }
 
 /// The Lease of an executor that died is free when its term is over by the API server's clock, and not before.

@@ -107,6 +107,12 @@ impl Stage {
 
     /// Applies an object past the executor, as another field manager.
     pub(super) async fn apply_as(&self, manager: &str, path: &str, object: &Value) -> Value {
+        let path = format!("{path}?fieldManager={manager}");
+        send(self.world.east(), "PATCH", &path, "application/apply-patch+yaml", object).await
+    }
+
+    /// The same, and takes over what others own.
+    pub(super) async fn seize_as(&self, manager: &str, path: &str, object: &Value) -> Value {
         let path = format!("{path}?fieldManager={manager}&force=true");
         send(self.world.east(), "PATCH", &path, "application/apply-patch+yaml", object).await
     }
