@@ -7,6 +7,7 @@ use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
     fault::{Fault, Gate, Rule, Seen},
+    plan::Draft,
 };
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -201,4 +202,35 @@ async fn more_runs_than_permitted_are_refused() {
     gate.open();
     within(execution.finish()).await.unwrap();
     assert_eq!(stage.run(&second).await.verdict(), Verdict::Succeeded);
+}
+
+/// Runs that work on one API server share what it is given at once; none is left with nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_on_one_cluster_share_what_it_is_given_at_once() {
+    let stage = Stage::set("sharing").await;
+    let gate = Gate::shut();
+    stage.east.add(Rule::patch("/held-", Fault::Hold(gate.clone())));
+    let held = |run: &str| {
+        (0..100).fold(Draft::on(&["east"]), |draft, number| {
+            let name = format!("held-{run}-{number}");
+            draft.apply(&name, &[], &stage.config_map(&name))
+        })
+    };
+    let (first, second) = (held("a"), held("b"));
+    let quick = Draft::on(&["east"]).apply("quick", &[], &stage.config_map("quick"));
+    let begun_later = async {
+        stage.east.wait_for(32, Seen::is_write).await.unwrap();
+        stage.run(&second).await
+    };
+    let counted = async {
+        stage.east.wait_for(48, Seen::is_write).await.unwrap();
+        // By the time that a third has come to its end, the second would have sent more if it could.
+        stage.run(&quick).await;
+        let counted = stage.east.count(|seen| seen.is_write() && seen.path.contains("/held-"));
+        gate.open();
+        counted
+    };
+    let (first, second, counted) = within(async { tokio::join!(stage.run(&first), begun_later, counted) }).await;
+    assert_eq!(counted, 32 + 16, "all that is permitted to the first, and half of it to the second");
+    assert_eq!((first.summary.counts["succeeded"], second.summary.counts["succeeded"]), (100, 100));
 }
