@@ -23,7 +23,7 @@ pub fn entries_to_json<'n, 't: 'n>(entries: impl Iterator<Item = &'n Entry<'t>>)
         static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
     }
     SCRATCH.with_borrow_mut(|scratch| {
-        // What one giant left behind is not kept for the life of a thread, and a secret no longer than needed.
+        // What one giant left behind is not kept for the life of a thread.
         scratch.clear();
         scratch.shrink_to(1 << 20);
         write_entries(scratch, entries);
