@@ -236,7 +236,10 @@ async fn demo_names_clusters_of_others_before_it_writes_and_takes_nothing_down_u
     let (demo, status, text) = interrupted(Demo::new(&own), &["All of it stays up"]).await;
     assert_eq!(status.code(), Some(0), "{text}");
     let will = format!("will be written to: theirs at {}", cluster.url());
-    assert_in_order(&text, &["no adapter is started", "\nThe plan", "\nThe dry run", "nothing was changed", &will]);
+    assert_in_order(
+        &text,
+        &["no adapter is started", "\nThe plan", "\nThe dry run", "told the API servers to change nothing", &will],
+    );
     assert_in_order(&text, &[&will, "\nThe run", "verdict succeeded: 10 succeeded", "your clusters keep the design"]);
     assert_eq!(line(&text, "The plan", &["db-access"]), "3 db-access NetworkPolicy direct theirs db (shop)");
     assert_holds(&text, &["switchyard.v1.ExecutorService/Execute", "undeploy.json", "cleaned away"]);
