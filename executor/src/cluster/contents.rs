@@ -8,15 +8,13 @@ use tokio::time::Instant;
 
 use super::{
     Cluster, Target,
-    discovery::Resource,
+    discovery::{Resource, aggregated},
     object::{self, Found, Metadata},
 };
 use crate::verdict::Subject;
 
 /// Asks for lists of metadata alone.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-/// Asks for all groups in one answer (Kubernetes 1.30 and later).
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Names that are told; the rest is counted.
 const TOLD: usize = 5;
 /// Lists at once.
@@ -167,7 +165,9 @@ async fn list(
 ) -> Result<Option<List>, String> {
     let path = format!("{}?limit=500", object::collection(api_version, resource, namespace));
     let target = Target { method: "LIST", resource: &resource.plural, api_version, namespace, ..Target::default() };
-    let reply = ask(cluster, &path, METADATA_LIST, &target, by).await?;
+    let request = Request::get(&path).header(header::ACCEPT, METADATA_LIST).body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let reply = cluster.send(request, &target, by).await.map_err(|why| why.to_string())?;
     match reply.status {
         StatusCode::OK => serde_json::from_slice(&reply.body).map(Some).map_err(|error| format!("odd list: {error}")),
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Ok(None),
@@ -175,81 +175,23 @@ async fn list(
     }
 }
 
-async fn ask(
-    cluster: &Cluster,
-    path: &str,
-    accept: &'static str,
-    target: &Target<'_>,
-    by: Instant,
-) -> Result<super::Reply, String> {
-    let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
-    let request = request.map_err(|error| error.to_string())?;
-    cluster.send(request, target, by).await.map_err(|why| why.to_string())
-}
-
-#[derive(Deserialize)]
-struct Groups {
-    items: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    #[serde(default)]
-    metadata: Metadata,
-    versions: Vec<GroupVersion>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupVersion {
-    version: String,
-    #[serde(default)]
-    freshness: String,
-    #[serde(default, deserialize_with = "super::null_as_default")]
-    resources: Vec<GroupResource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupResource {
-    resource: String,
-    scope: String,
-    verbs: Vec<String>,
-}
-
 /// Every kind whose objects lie in namespaces and can be listed, in the version the cluster prefers.
 async fn namespaced_kinds(cluster: &Cluster, by: Instant) -> Result<Vec<(String, Resource)>, String> {
-    let mut kinds = Vec::new();
-    for path in ["/api", "/apis"] {
-        let target = Target { method: "GET", resource: "discovery", ..Target::default() };
-        let reply = ask(cluster, path, AGGREGATED, &target, by).await?;
-        if reply.status != StatusCode::OK {
-            return Err(format!("discovery was answered {}", reply.status));
-        }
-        let groups: Groups =
-            serde_json::from_slice(&reply.body).map_err(|_| "it does not know aggregated discovery".to_owned())?;
-        for Group { metadata, versions } in groups.items {
+    let mut found = Vec::new();
+    for path in [aggregated::CORE, aggregated::NAMED] {
+        for group in aggregated::read(cluster, path, by).await? {
+            let name = group.name().to_owned();
             // Measurements of other objects, not objects.
-            if metadata.name == "metrics.k8s.io" {
+            if name == "metrics.k8s.io" {
                 continue;
             }
-            let Some(preferred) = versions.into_iter().next() else { continue };
-            if preferred.freshness == "Stale" {
-                return Err(format!("the API group {} does not answer", metadata.name));
+            let Some(preferred) = group.versions().next() else { continue };
+            if preferred.is_stale {
+                return Err(format!("the API group {name} does not answer"));
             }
-            let api_version = match metadata.name.as_str() {
-                "" => preferred.version,
-                group => format!("{group}/{}", preferred.version),
-            };
-            for resource in preferred.resources {
-                if resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list") {
-                    kinds.push((
-                        api_version.clone(),
-                        Resource { plural: resource.resource, namespaced: true, has_status: false },
-                    ));
-                }
-            }
+            let kinds = preferred.kinds.into_iter().filter(|kind| kind.resource.namespaced && kind.can_be_listed);
+            found.extend(kinds.map(|kind| (preferred.api_version.clone(), kind.resource)));
         }
     }
-    Ok(kinds)
+    Ok(found)
 }

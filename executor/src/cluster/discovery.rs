@@ -4,6 +4,8 @@
 //! in a cluster with hundreds of definitions that answer is megabytes, so it is not the first one. What is known is kept for
 //! the runs that follow, for a while: what turns out to be wrong is asked for anew.
 
+pub(crate) mod aggregated;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -12,7 +14,7 @@ use std::{
     },
 };
 
-use http::{Request, StatusCode, header};
+use http::{Request, StatusCode};
 use kube::client::Body;
 use serde::Deserialize;
 use tokio::{
@@ -146,22 +148,14 @@ impl Discovery {
     /// Asks for every group version at once. What the API server cannot vouch for now is left to a question of its own.
     async fn ask_for_all(&self, cluster: &Cluster, by: Instant) {
         let asked = Instant::now();
-        let request = Request::get("/apis").header(header::ACCEPT, AGGREGATED).body(Body::empty());
-        let request = request.expect("both are constants");
-        let target = Target { method: "GET", resource: "discovery", ..Target::default() };
-        let by = by.min(asked + ALL_AT_ONCE);
-        let Ok(reply) = cluster.send(request, &target, by).await else { return };
-        let groups: Groups = serde_json::from_slice(&reply.body).unwrap_or_default();
-        // Servers that do not know the form answer with another.
-        if groups.kind != "APIGroupDiscoveryList" {
-            return;
-        }
+        let groups = aggregated::read(cluster, aggregated::NAMED, by.min(asked + ALL_AT_ONCE)).await;
         let mut known = self.known();
-        for (group, version) in groups.items.into_iter().flat_map(Group::versions) {
-            let cell = known.entry(format!("{group}/{}", version.version)).or_default();
-            if version.freshness != "Stale" {
+        for version in groups.into_iter().flatten().flat_map(aggregated::Group::versions) {
+            let cell = known.entry(version.api_version).or_default();
+            if !version.is_stale {
+                let kinds = version.kinds.into_iter().map(|it| (it.kind, it.resource)).collect();
                 // One that is known already stays as it is.
-                cell.set(Arc::new(GroupVersion { asked, kinds: version.kinds() })).ok();
+                cell.set(Arc::new(GroupVersion { asked, kinds })).ok();
             }
         }
     }
@@ -190,73 +184,6 @@ impl Discovery {
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Cell>> {
         self.known.lock().expect("nothing panics while it holds the lock")
-    }
-}
-
-/// The form of discovery that tells everything at once; a server that does not know it takes the other.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Groups {
-    kind: String,
-    items: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    metadata: GroupName,
-    #[serde(default)]
-    versions: Vec<Version>,
-}
-
-#[derive(Deserialize)]
-struct GroupName {
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Version {
-    version: String,
-    freshness: String,
-    resources: Vec<Served>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Served {
-    resource: String,
-    response_kind: Option<Kind>,
-    scope: String,
-    subresources: Vec<Subresource>,
-}
-
-#[derive(Deserialize)]
-struct Kind {
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct Subresource {
-    subresource: String,
-}
-
-impl Group {
-    fn versions(self) -> impl Iterator<Item = (String, Version)> {
-        let Self { metadata: GroupName { name }, versions } = self;
-        versions.into_iter().map(move |version| (name.clone(), version))
-    }
-}
-
-impl Version {
-    fn kinds(self) -> BTreeMap<String, Resource> {
-        let kinds = self.resources.into_iter().filter_map(|served| {
-            let has_status = served.subresources.iter().any(|part| part.subresource == "status");
-            let namespaced = served.scope == "Namespaced";
-            Some((served.response_kind?.kind, Resource { plural: served.resource, namespaced, has_status }))
-        });
-        kinds.collect()
     }
 }
 
