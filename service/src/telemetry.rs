@@ -16,8 +16,8 @@ use std::{
 
 use opentelemetry::{KeyValue, trace::TracerProvider};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
-use tracing::Subscriber;
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt};
+use tracing::{Level, Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt};
 
 use crate::{
     attributes,
@@ -34,9 +34,9 @@ pub use context::{
 /// How long the last spans may take to leave.
 pub const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
-/// What goes into traces. The exporter speaks gRPC itself: with its own libraries let in it would export its own
+/// What does not go into traces. The exporter speaks gRPC itself: with its own libraries let in it would export its own
 /// exporting, for ever.
-const TRACED: &str = "info,h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,opentelemetry=off";
+const UNTRACED: [&str; 6] = ["h2", "hyper", "hyper_util", "tonic", "tower", "opentelemetry"];
 
 /// Owns the tracer provider. Whoever holds it calls [`shutdown`](Self::shutdown) last, on every way out.
 #[derive(Debug)]
@@ -82,7 +82,11 @@ where
         .with_threads(false)
         .with_tracked_inactivity(false)
         .with_location(false)
-        .with_filter(EnvFilter::new(TRACED))
+        .with_filter(traced())
+}
+
+fn traced() -> Targets {
+    Targets::new().with_default(Level::INFO).with_targets(UNTRACED.map(|target| (target, LevelFilter::OFF)))
 }
 
 impl Guard {
