@@ -146,6 +146,9 @@ pub(crate) trait Fulfil: Send + Sync + 'static {
 }
 
 /// Gives each attempt to whoever carries out its kind of work.
+///
+/// An attempt is copied a few times on its way to where it runs. What is seldom needed lies in boxes, so that what most attempts
+/// are, one PATCH, stays small.
 pub(crate) struct ByWork {
     pub(crate) plan: Arc<Plan>,
     pub(crate) direct: direct::Direct,
@@ -162,12 +165,14 @@ impl Fulfil for ByWork {
         match &self.plan.steps[order.step.0 as usize].work {
             Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
             // A dry run asks the API servers what they would say to the object; adapters are not called (S22).
-            Work::Adapter(adapter) if self.plan.dry_run => self.direct.rehearse_for_adapter(adapter, &order).await,
-            Work::Adapter(adapter) => self.adapter.carry_out(adapter, &order).await,
+            Work::Adapter(adapter) if self.plan.dry_run => {
+                Box::pin(self.direct.rehearse_for_adapter(adapter, &order)).await
+            }
+            Work::Adapter(adapter) => Box::pin(self.adapter.carry_out(adapter, &order)).await,
         }
     }
 
     async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
-        self.charts.clear_up(&progress).await
+        Box::pin(self.charts.clear_up(&progress)).await
     }
 }

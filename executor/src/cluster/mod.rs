@@ -230,9 +230,8 @@ impl Cluster {
         target: &Target<'_>,
         by: Instant,
     ) -> Result<Reply, Unanswered> {
-        let span = self.span(target);
         let audit_id = uuid::Uuid::new_v4().to_string();
-        span.record(attributes::AUDIT_ID, &audit_id);
+        let span = self.span(target, Some(&audit_id));
         telemetry::inject(&span, request.headers_mut());
         request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
         let started = Instant::now();
@@ -254,7 +253,7 @@ impl Cluster {
     }
 
     /// The span of a request.
-    fn span(&self, target: &Target<'_>) -> Span {
+    fn span(&self, target: &Target<'_>, audit_id: Option<&str>) -> Span {
         tracing::info_span!(
             "request",
             { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
@@ -269,7 +268,7 @@ impl Cluster {
             { attributes::OBJECT_KIND } = target.kind,
             { attributes::NAMESPACE } = target.namespace,
             { attributes::OBJECT_NAME } = target.name,
-            { attributes::AUDIT_ID } = Empty,
+            { attributes::AUDIT_ID } = audit_id,
         )
     }
 

@@ -111,7 +111,7 @@ impl Watch {
         path.push_str("%3D");
         path.extend(utf8_percent_encode(design_id, NON_ALPHANUMERIC));
         let target = Target { name: "", ..object::target("WATCH", subject, resource, 1) };
-        let span = cluster.span(&target);
+        let span = cluster.span(&target, None);
         let mut headers = HeaderMap::new();
         telemetry::inject(&span, &mut headers);
         let task = follow(cluster.client.clone(), path, headers, objects.clone());

@@ -92,8 +92,8 @@ impl Direct {
         }
         let mut attempt = match (undeploys, self.plan.dry_run) {
             (false, false) => self.apply(&task).await,
-            (false, true) => self.rehearse(&task).await,
-            (true, _) => self.remove(&task).await,
+            (false, true) => Box::pin(self.rehearse(&task)).await,
+            (true, _) => Box::pin(self.remove(&task)).await,
         };
         // What was known may be from a run before, and the kind may have gone since.
         if matches!(&attempt.result, Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown) {
@@ -124,18 +124,18 @@ impl Direct {
             Err(Verdict::Refused(failure))
                 if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
             {
-                Err(self.create_namespace(task, failure).await)
+                Err(Box::pin(self.create_namespace(task, failure)).await)
             }
             Ok(applied) if direct.head.is_definition() => {
                 order.progress.written();
-                definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline).await.map(
-                    |()| Done {
-                        readiness: self.plan.options.wait_until_ready.then(Ready::served),
-                        ..done(subject, applied, Vec::new())
-                    },
-                )
+                let served =
+                    definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline);
+                Box::pin(served).await.map(|()| Done {
+                    readiness: self.plan.options.wait_until_ready.then(Ready::served),
+                    ..done(subject, applied, Vec::new())
+                })
             }
-            Ok(applied) if self.plan.options.wait_until_ready => Ok(self.until_ready(task, applied).await),
+            Ok(applied) if self.plan.options.wait_until_ready => Ok(Box::pin(self.until_ready(task, applied)).await),
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };

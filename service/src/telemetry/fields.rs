@@ -4,7 +4,7 @@
 //! a map of JSON values first, and reads all of them back when one is recorded later (an outcome, a status): a sixth of what the
 //! executor computed for a component. Here they are written once, as they come.
 
-use std::{fmt, io};
+use std::{cell::Cell, fmt};
 
 use serde::{Serialize, Serializer};
 use tracing::{
@@ -16,6 +16,11 @@ use tracing_subscriber::{
     fmt::{FormatFields, FormattedFields, format::Writer},
 };
 
+thread_local! {
+    /// Where fields are put together, so that a span allocates once and not each time that its text grows.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Writes fields as a JSON object and adds later ones at its end. A field that is recorded twice is there twice; readers take
 /// the last.
 #[derive(Debug, Default)]
@@ -23,52 +28,57 @@ pub(super) struct Appended;
 
 impl<'writer> FormatFields<'writer> for Appended {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
-        writer.write_char('{')?;
-        write(&mut writer, true, fields)
+        write(&mut writer, "{", fields)
     }
 
     fn add_fields(&self, current: &'writer mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
         let object = &mut current.fields;
-        if object.pop().is_none() {
-            object.push('{');
-        }
-        let first = object.len() == 1;
-        write(object, first, fields)
+        object.pop();
+        let before = match object.as_str() {
+            "" => "{",
+            "{" => "",
+            _ => ",",
+        };
+        write(object, before, fields)
     }
 }
 
-/// Writes the rest of an object that is open, `first` saying whether it is still empty.
-fn write(into: &mut dyn fmt::Write, first: bool, fields: impl RecordFields) -> fmt::Result {
-    let mut members = Members { into, first, result: Ok(()) };
+/// Writes `before`, the fields as members of an object, and the end of the object.
+fn write(into: &mut dyn fmt::Write, before: &str, fields: impl RecordFields) -> fmt::Result {
+    // Taken and not borrowed: showing a value may open a span of its own.
+    let mut text = SCRATCH.take();
+    text.clear();
+    text.extend_from_slice(before.as_bytes());
+    let mut members = Members { text, first: true, result: Ok(()) };
     fields.record(&mut members);
-    members.result?;
-    into.write_char('}')
+    let Members { mut text, result, .. } = members;
+    text.push(b'}');
+    let written = str::from_utf8(&text).map_err(|_| fmt::Error).and_then(|text| into.write_str(text));
+    SCRATCH.set(text);
+    result.and(written)
 }
 
-struct Members<'a> {
-    into: &'a mut dyn fmt::Write,
+struct Members {
+    text: Vec<u8>,
     first: bool,
     result: fmt::Result,
 }
 
-impl Members<'_> {
+impl Members {
     fn member(&mut self, field: &Field, value: impl Serialize) {
         let name = field.name();
         let name = name.strip_prefix("r#").unwrap_or(name);
-        let write = || {
-            if !std::mem::take(&mut self.first) {
-                self.into.write_char(',')?;
-            }
-            json(self.into, name)?;
-            self.into.write_char(':')?;
-            json(self.into, value)
-        };
-        let written = write();
-        self.result = self.result.and(written);
+        if !std::mem::take(&mut self.first) {
+            self.text.push(b',');
+        }
+        let named = serde_json::to_writer(&mut self.text, name);
+        self.text.push(b':');
+        let written = named.and_then(|()| serde_json::to_writer(&mut self.text, &value));
+        self.result = self.result.and(written.map_err(|_| fmt::Error));
     }
 }
 
-impl Visit for Members<'_> {
+impl Visit for Members {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.member(field, value);
     }
@@ -103,28 +113,12 @@ impl Serialize for Shown<'_> {
     }
 }
 
-fn json(into: &mut dyn fmt::Write, value: impl Serialize) -> fmt::Result {
-    serde_json::to_writer(Text(into), &value).map_err(|_| fmt::Error)
-}
-
-/// Takes text for bytes, piece by piece: JSON is cut at characters only.
-struct Text<'a>(&'a mut dyn fmt::Write);
-
-impl io::Write for Text<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
-        self.0.write_str(text).map_err(io::Error::other)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
 
     use serde_json::{Value, json};
     use tracing_subscriber::{Layer, Registry, layer::SubscriberExt, registry::LookupSpan};
