@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::Context as _;
 
+mod bound;
 mod contestant;
 mod entrant;
 mod report;
@@ -51,6 +52,8 @@ pub enum Part {
     Rates,
     /// Time over the number of components and of clusters, and beside a slow cluster.
     Scaling,
+    /// Writes in flight over time: a server that is well, one that is throttled, one that restarts.
+    Bound,
 }
 
 /// The command line of `cargo compare`.
@@ -102,6 +105,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         println!("{text}");
         fs::write(out.join("scaling.md"), text)?;
         fs::write(out.join("scaling.svg"), figures.chart())?;
+    }
+    if wanted(Part::Bound) {
+        fs::write(out.join("bound.svg"), bound::watch(&floor).await?.chart())?;
     }
     println!("written to {}", out.display());
     Ok(())

@@ -9,7 +9,7 @@ use super::{
     contestant::Contestant,
     entrant::{Entrant, Place, Spent},
     samples::Spread,
-    svg::{self, Line, Panel},
+    svg::{self, Line, Panel, Scale},
     table::Table,
     work::{Shape, Work},
 };
@@ -262,12 +262,14 @@ impl Figures {
                 title: "Time over components, one cluster".to_owned(),
                 across: "components".to_owned(),
                 up: "seconds".to_owned(),
+                scale: Scale::Logarithmic,
                 lines: lines(of_components),
             },
             Panel::Lines {
                 title: format!("Time over clusters, {EACH} components on each"),
                 across: "clusters".to_owned(),
                 up: "seconds".to_owned(),
+                scale: Scale::Logarithmic,
                 lines: lines(of_clusters),
             },
         ])

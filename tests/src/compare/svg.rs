@@ -1,4 +1,4 @@
-//! Charts as SVG, as far as they are needed here: bars with whiskers, and lines over logarithmic axes.
+//! Charts as SVG, as far as they are needed here: bars with whiskers, and lines.
 
 use std::fmt::Write as _;
 
@@ -22,8 +22,58 @@ pub(super) struct Bar {
 pub(super) struct Line {
     /// What the legend calls it.
     pub(super) label: String,
-    /// The points, both above zero.
+    /// The points; both above zero on logarithmic axes.
     pub(super) points: Vec<(f64, f64)>,
+}
+
+/// How axes are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// From nought.
+    Linear,
+    /// What grows by the same factor takes the same room.
+    Logarithmic,
+}
+
+impl Scale {
+    /// Where a value lies between two others, 0 to 1 between them.
+    fn at(self, value: f64, (from, to): (f64, f64)) -> f64 {
+        match self {
+            Self::Linear => (value - from) / (to - from),
+            Self::Logarithmic => (value / from).ln() / (to / from).ln(),
+        }
+    }
+
+    /// What an axis spans that has to show these values.
+    fn range(self, values: impl Iterator<Item = f64>) -> (f64, f64) {
+        let (least, most) =
+            values.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
+        match self {
+            Self::Linear => (0.0, most.max(1.0)),
+            Self::Logarithmic if least < most => (least, most),
+            Self::Logarithmic => (least / 2.0, least * 2.0),
+        }
+    }
+
+    fn ticks(self, from: f64, to: f64) -> Vec<f64> {
+        let all: Vec<f64> = match self {
+            Self::Linear => {
+                // About five of them, apart by 1, 2 or 5 times a power of ten.
+                let rough = (to - from) / 5.0;
+                let power = 10f64.powf(rough.log10().floor());
+                let apart = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= rough);
+                let apart = apart.unwrap_or(rough);
+                (0..=10).map(|number| from + f64::from(number) * apart).collect()
+            }
+            // 1, 2 and 5 times a power of ten, fewer where many would not fit.
+            Self::Logarithmic => {
+                let steps: &[f64] = if (to / from).log10() > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let powers = (from.log10().floor() as i32)..=(to.log10().ceil() as i32);
+                powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power))).collect()
+            }
+        };
+        all.into_iter().filter(|&tick| tick >= from * 0.999 && tick <= to * 1.001).collect()
+    }
 }
 
 /// What is drawn in one frame.
@@ -36,7 +86,7 @@ pub(super) enum Panel {
         /// The bars.
         bars: Vec<Bar>,
     },
-    /// Lines over logarithmic axes.
+    /// Lines.
     Lines {
         /// What stands above.
         title: String,
@@ -44,6 +94,8 @@ pub(super) enum Panel {
         across: String,
         /// What stands at the vertical axis.
         up: String,
+        /// Of both axes.
+        scale: Scale,
         /// The lines.
         lines: Vec<Line>,
     },
@@ -76,7 +128,9 @@ pub(super) fn draw(panels: &[Panel]) -> String {
             writeln!(out, "<g transform=\"translate({} {top})\">", column as f64 * WIDTH).expect(GROWS);
             match panel {
                 Panel::Bars { title, bars } => draw_bars(&mut out, title, bars),
-                Panel::Lines { title, across, up, lines } => draw_lines(&mut out, title, across, up, lines),
+                Panel::Lines { title, across, up, scale, lines } => {
+                    draw_lines(&mut out, title, (across, up), *scale, lines);
+                }
             }
             out.push_str("</g>\n");
         }
@@ -122,27 +176,26 @@ fn draw_bars(out: &mut String, title: &str, bars: &[Bar]) {
     }
 }
 
-fn draw_lines(out: &mut String, title: &str, across: &str, up: &str, lines: &[Line]) {
+fn draw_lines(out: &mut String, title: &str, (across, up): (&str, &str), scale: Scale, lines: &[Line]) {
+    /// More points than this would only hide the line.
+    const DOTTED: usize = 20;
     const LEFT: f64 = 60.0;
     const RIGHT: f64 = WIDTH - 110.0;
     const TOP: f64 = 36.0;
     const BOTTOM: f64 = 280.0;
     text(out, (LEFT, 24.0), "start", "font-weight=\"bold\"", title);
     let points = || lines.iter().flat_map(|line| &line.points);
-    let range = |values: Vec<f64>| {
-        let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(l, m), &v| (l.min(v), m.max(v)));
-        if least < most { (least, most) } else { (least / 2.0, least * 2.0) }
-    };
-    let ((x0, x1), (y0, y1)) = (range(points().map(|p| p.0).collect()), range(points().map(|p| p.1).collect()));
-    let (y0, y1) = (y0 * 0.8, y1 * 1.25);
-    let x = |value: f64| LEFT + (value / x0).ln() / (x1 / x0).ln() * (RIGHT - LEFT);
-    let y = |value: f64| BOTTOM - (value / y0).ln() / (y1 / y0).ln() * (BOTTOM - TOP);
+    let across_range = scale.range(points().map(|point| point.0));
+    let (y0, y1) = scale.range(points().map(|point| point.1));
+    let up_range = (y0 * 0.8, y1 * 1.25);
+    let x = |value: f64| LEFT + scale.at(value, across_range) * (RIGHT - LEFT);
+    let y = |value: f64| BOTTOM - scale.at(value, up_range) * (BOTTOM - TOP);
     writeln!(out, "<path d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\" stroke=\"black\" fill=\"none\"/>").expect(GROWS);
-    for tick in ticks(x0, x1) {
+    for tick in scale.ticks(across_range.0, across_range.1) {
         writeln!(out, "<path d=\"M{0:.1} {TOP}V{BOTTOM}\" stroke=\"#dddddd\"/>", x(tick)).expect(GROWS);
         text(out, (x(tick), BOTTOM + 16.0), "middle", "", &number(tick));
     }
-    for tick in ticks(y0, y1) {
+    for tick in scale.ticks(up_range.0, up_range.1) {
         writeln!(out, "<path d=\"M{LEFT} {0:.1}H{RIGHT}\" stroke=\"#dddddd\"/>", y(tick)).expect(GROWS);
         text(out, (LEFT - 5.0, y(tick) + 4.0), "end", "", &number(tick));
     }
@@ -153,7 +206,7 @@ fn draw_lines(out: &mut String, title: &str, across: &str, up: &str, lines: &[Li
         let path: Vec<String> = line.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect();
         writeln!(out, "<path d=\"M{}\" stroke=\"{colour}\" stroke-width=\"2\" fill=\"none\"/>", path.join("L"))
             .expect(GROWS);
-        for p in &line.points {
+        for p in line.points.iter().filter(|_| line.points.len() <= DOTTED) {
             writeln!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>", x(p.0), y(p.1))
                 .expect(GROWS);
         }
@@ -162,15 +215,6 @@ fn draw_lines(out: &mut String, title: &str, across: &str, up: &str, lines: &[Li
             .expect(GROWS);
         text(out, (RIGHT + 24.0, at), "start", "", &line.label);
     }
-}
-
-/// Values of 1, 2 and 5 times a power of ten, fewer where many would not fit.
-fn ticks(from: f64, to: f64) -> Vec<f64> {
-    let decades = (to / from).log10();
-    let steps: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let powers = (from.log10().floor() as i32)..=(to.log10().ceil() as i32);
-    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-    all.filter(|&tick| tick >= from * 0.999 && tick <= to * 1.001).collect()
 }
 
 fn number(value: f64) -> String {

@@ -170,6 +170,11 @@ impl Proxy {
         });
     }
 
+    /// Returns how many requests are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.shared.state().in_flight
+    }
+
     /// Returns how many requests were in flight at once, at most.
     pub fn peak_in_flight(&self) -> usize {
         self.shared.state().peak
