@@ -10,8 +10,9 @@ use std::{
 
 use crate::in_use::InUse;
 
-/// Where an adaptive bound starts. API servers are at their best between 16 and 64.
-const START: usize = 32;
+/// Where an adaptive bound starts. API server and etcd work in batches, so an object costs them less the more are in flight, up to
+/// about this many; and a server in its default settings refuses nobody yet.
+const START: usize = 64;
 /// Where it ends: one HTTP/2 connection carries 100 requests at a time.
 const MOST: usize = 96;
 /// Answers that take so many times as long as the best ones did are a sign of a queue that only grows. What is in flight waits

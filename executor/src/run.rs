@@ -1,4 +1,4 @@
-//! The driver: one loop that owns the schedule, the tasks and the timers of one run.
+//! The driver: one loop that owns the schedule, the work in flight and the timers of one run.
 //!
 //! It performs what the schedule commands, turns what happens into the schedule's next event, and writes the journal. It
 //! decides nothing. It never waits for a reader.
@@ -7,17 +7,15 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     future::Future,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use switchyard_proto::v1::{self, execute_response::Event as Entry};
 use switchyard_service::attributes as common;
-use tokio::{
-    sync::mpsc,
-    task::{Id, JoinError, JoinSet},
-    time::Instant,
-};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
 
@@ -73,7 +71,7 @@ pub(crate) async fn run<F: Fulfil>(
             // A cancel must not wait behind a flood of results.
             biased;
             Some(control) = controls.recv() => driver.control(control),
-            Some(joined) = driver.tasks.join_next_with_id() => driver.joined(joined),
+            Some(worked) = driver.at_work.next() => driver.worked(worked),
             () = sleep_until(driver.timers.peek()) => driver.woken(),
         };
         driver.feed(event);
@@ -112,14 +110,17 @@ struct Open {
     needs: Needs,
 }
 
-/// What a task works on.
+/// What is done about a unit.
 #[derive(Clone, Copy)]
-enum Task {
+enum Work {
     Preparation,
     Attempt,
 }
 
-/// What a task came to.
+/// A unit that is worked on, and what came of it; nothing if that ended by a panic.
+type AtWork = BoxFuture<'static, (StepIx, Lane, Work, Option<Worked>)>;
+
+/// What work on a unit came to.
 struct Worked {
     /// None of a preparation.
     attempt: Option<Attempt>,
@@ -136,9 +137,9 @@ struct Driver<F> {
     schedule: Schedule,
     /// By lane.
     limits: Vec<Limit>,
-    tasks: JoinSet<Worked>,
-    /// Which unit a task works on, so that a panic can be laid at its door.
-    at_work: HashMap<Id, (StepIx, Lane, Task)>,
+    /// Not tasks of their own: answers that come together are followed by requests that go out together, which costs both sides
+    /// less, and nothing has to move between threads.
+    at_work: FuturesUnordered<AtWork>,
     timers: BinaryHeap<Reverse<Timer>>,
     open: HashMap<StepIx, Open>,
     ended: Vec<Option<Ended>>,
@@ -183,8 +184,7 @@ impl<F: Fulfil> Driver<F> {
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
-            tasks: JoinSet::new(),
-            at_work: HashMap::new(),
+            at_work: FuturesUnordered::new(),
             timers: BinaryHeap::new(),
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
@@ -268,8 +268,7 @@ impl<F: Fulfil> Driver<F> {
         let span = self.begun(step).span.clone();
         let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
         let work = async { Worked { attempt: None, needs: preparation.await } };
-        let task = self.tasks.spawn(work.instrument(span));
-        self.at_work.insert(task.id(), (step, lane, Task::Preparation));
+        self.work(step, lane, Work::Preparation, work.instrument(span));
     }
 
     fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
@@ -296,8 +295,13 @@ impl<F: Fulfil> Driver<F> {
             let needs = if attempt.result.is_ok() { fulfil.clear_up(ended).await } else { Vec::new() };
             Worked { attempt: Some(attempt), needs }
         };
-        let task = self.tasks.spawn(work.instrument(span));
-        self.at_work.insert(task.id(), (step, lane, Task::Attempt));
+        self.work(step, lane, Work::Attempt, work.instrument(span));
+    }
+
+    fn work(&mut self, step: StepIx, lane: Lane, work: Work, doing: impl Future<Output = Worked> + Send + 'static) {
+        // A panic is laid at the unit's door and ends nothing else.
+        let doing = AssertUnwindSafe(doing).catch_unwind();
+        self.at_work.push(doing.map(move |worked| (step, lane, work, worked.ok())).boxed());
     }
 
     /// Steps that had to end before this one and did not succeed on this lane; whether they failed for certain.
@@ -315,16 +319,14 @@ impl<F: Fulfil> Driver<F> {
         missing.collect()
     }
 
-    fn joined(&mut self, joined: Result<(Id, Worked), JoinError>) -> Event {
-        let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let (step, lane, task) = self.at_work.remove(&id).expect("every task was noted when it was spawned");
-        let worked = joined.map_or_else(|_| self.panicked(step, task), |(_, worked)| worked);
-        let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
+    fn worked(&mut self, (step, lane, work, worked): (StepIx, Lane, Work, Option<Worked>)) -> Event {
+        let worked = worked.unwrap_or_else(|| self.panicked(step, work));
+        let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
         open.needs.extend(worked.needs);
         let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
         self.adapt(lane, &attempt);
-        let open = self.open.get_mut(&step).expect("a step is open while its tasks run");
-        let unit = open.units.get_mut(&lane).expect("a unit is known while its tasks run");
+        let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
+        let unit = open.units.get_mut(&lane).expect("a unit is known while it is worked on");
         unit.sent += attempt.sent;
         for warning in attempt.warnings {
             if !unit.warnings.contains(&warning) {
@@ -345,15 +347,15 @@ impl<F: Fulfil> Driver<F> {
         Event::Ended { step, lane, end }
     }
 
-    /// What a task came to that ended by a panic. The panic hook has logged it; what it says may hold anything, so it is not
+    /// What work came to that ended by a panic. The panic hook has logged it; what it says may hold anything, so it is not
     /// passed on.
-    fn panicked(&self, step: StepIx, task: Task) -> Worked {
-        match task {
-            Task::Attempt => {
+    fn panicked(&self, step: StepIx, work: Work) -> Worked {
+        match work {
+            Work::Attempt => {
                 let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
                 Worked { attempt: Some(Attempt::ended(Verdict::Refused(failure))), needs: Vec::new() }
             }
-            Task::Preparation => {
+            Work::Preparation => {
                 let text = "an internal error ended the work on what this component needs";
                 let told = v1::PrerequisiteResult {
                     chart: self.plan.steps[step.0 as usize].chart.as_ref().map(report::chart),

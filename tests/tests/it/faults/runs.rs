@@ -219,11 +219,11 @@ async fn runs_on_one_cluster_share_what_it_is_given_at_once() {
     let (first, second) = (held("a"), held("b"));
     let quick = Draft::on(&["east"]).apply("quick", &[], &stage.config_map("quick"));
     let begun_later = async {
-        stage.east.wait_for(32, Seen::is_write).await.unwrap();
+        stage.east.wait_for(64, Seen::is_write).await.unwrap();
         stage.run(&second).await
     };
     let counted = async {
-        stage.east.wait_for(48, Seen::is_write).await.unwrap();
+        stage.east.wait_for(96, Seen::is_write).await.unwrap();
         // By the time that a third has come to its end, the second would have sent more if it could.
         stage.run(&quick).await;
         let counted = stage.east.count(|seen| seen.is_write() && seen.path.contains("/held-"));
@@ -231,6 +231,6 @@ async fn runs_on_one_cluster_share_what_it_is_given_at_once() {
         counted
     };
     let (first, second, counted) = within(async { tokio::join!(stage.run(&first), begun_later, counted) }).await;
-    assert_eq!(counted, 32 + 16, "all that is permitted to the first, and half of it to the second");
+    assert_eq!(counted, 64 + 32, "all that is permitted to the first, and half of it to the second");
     assert_eq!((first.summary.counts["succeeded"], second.summary.counts["succeeded"]), (100, 100));
 }
