@@ -10,7 +10,7 @@ use switchyard_tests::{
     plan::Draft,
 };
 
-use super::stage::{Stage, assert_applied, assert_failed, check, eventually, failure, within};
+use super::stage::{Stage, assert_applied, assert_failed, eventually, failure};
 
 /// A group that no other test uses.
 fn own_group(stage: &Stage) -> String {
@@ -318,17 +318,14 @@ async fn a_definition_that_is_waited_for_holds_up_nobody_else() {
         draft = draft.apply(name, &[], &stage.config_map(name));
     }
 
-    let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-    let mut outcome = client::Outcome::default();
-    while let Some(event) = within(execution.next()).await.unwrap() {
-        outcome.take(event);
-        // Told, and not only sent: what is in flight when the gate opens may be answered after the definition.
-        if outcome.results.len() == 3 {
+    // Told, and not only sent: what is in flight when the gate opens may be answered after the definition.
+    let all_told = |told: &client::Outcome| {
+        if told.results.len() == 3 {
             gate.open();
         }
-    }
+    };
+    let outcome = stage.run_watched(&draft, all_told).await;
 
-    check(&outcome, 4);
     assert_eq!(outcome.summary.counts["succeeded"], 4);
     assert_eq!(outcome.results.last().unwrap().step_id, "definition");
 }

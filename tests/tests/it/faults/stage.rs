@@ -70,6 +70,18 @@ impl Stage {
         outcome
     }
 
+    /// The same, and shows after each event what has been told so far.
+    pub(super) async fn run_watched(&self, draft: &Draft, mut seen: impl FnMut(&Outcome)) -> Outcome {
+        let mut execution = self.client.execute(draft.seal(), self.access_for(draft)).await.unwrap();
+        let mut outcome = Outcome::default();
+        while let Some(event) = within(execution.next()).await.unwrap() {
+            outcome.take(event);
+            seen(&outcome);
+        }
+        check(&outcome, draft.steps());
+        outcome
+    }
+
     pub(super) async fn try_run(&self, draft: &Draft, access: Vec<ClusterAccess>) -> Result<Outcome, Status> {
         within(async { self.client.execute(draft.seal(), access).await?.finish().await }).await
     }
