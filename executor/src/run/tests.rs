@@ -198,7 +198,7 @@ async fn failure_withholds_its_dependents_on_every_cluster_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_in_a_task_is_that_steps_failure() {
+async fn panic_in_an_attempt_is_that_steps_failure() {
     let (told, _) = carry_out(plan("panics; other; after -> panics"), |_, _, _| (SECOND, Ok(())), None).await;
     assert_eq!(told.results["panics"].outcome(), Outcome::Failed);
     assert_eq!(told.results["panics"].targets[0].error.as_ref().unwrap().reason, "INTERNAL");
