@@ -41,11 +41,12 @@ enum Trouble {
 impl Trouble {
     const ALL: [Self; 3] = [Self::None, Self::Throttled, Self::Restarted];
 
-    fn title(self) -> &'static str {
+    fn title(self) -> String {
+        let begins = CALM.as_secs();
         match self {
-            Self::None => "The server is well",
-            Self::Throttled => "Throttled from 2 s to 4 s",
-            Self::Restarted => "Killed and started again at 2 s",
+            Self::None => "The server is well".to_owned(),
+            Self::Throttled => format!("Throttled from {begins} s to {} s", (CALM + THROTTLED).as_secs()),
+            Self::Restarted => format!("Killed and started again at {begins} s"),
         }
     }
 }
@@ -137,7 +138,7 @@ impl Seen {
             .0
             .iter()
             .map(|(trouble, points)| Panel::Lines {
-                title: trouble.title().to_owned(),
+                title: trouble.title(),
                 across: "seconds".to_owned(),
                 up: "writes in flight".to_owned(),
                 scale: Scale::Linear,
