@@ -105,9 +105,27 @@ struct Unit {
 struct Open {
     started: Instant,
     span: Span,
-    units: HashMap<Lane, Unit>,
+    /// In the order in which they began; few, so they are looked through.
+    units: Vec<(Lane, Unit)>,
     targets: Vec<v1::TargetResult>,
     needs: Needs,
+}
+
+impl Unit {
+    fn new(started: Instant) -> Self {
+        Self { started, sent: 0, lost: false, warnings: Vec::new(), checked: Vec::new(), last: None }
+    }
+}
+
+impl Open {
+    fn unit(&mut self, lane: Lane) -> Option<&mut Unit> {
+        self.units.iter_mut().find(|(known, _)| *known == lane).map(|(_, unit)| unit)
+    }
+
+    fn take_unit(&mut self, lane: Lane) -> Option<Unit> {
+        let at = self.units.iter().position(|(known, _)| *known == lane)?;
+        Some(self.units.swap_remove(at).1)
+    }
 }
 
 /// What is done about a unit.
@@ -250,7 +268,7 @@ impl<F: Fulfil> Driver<F> {
                 step_id: step.id.clone(),
                 component: step.component.name.clone(),
             }));
-            let span = tracing::info_span!(
+            let span = tracing::debug_span!(
                 "step",
                 { common::OTEL_NAME } = format_args!("step {}", step.component.name),
                 { common::OTEL_STATUS_CODE } = Empty,
@@ -260,7 +278,7 @@ impl<F: Fulfil> Driver<F> {
                 { attributes::OUTCOME } = Empty,
             );
             let started = Instant::now();
-            Open { started, span, units: HashMap::new(), targets: Vec::new(), needs: Vec::new() }
+            Open { started, span, units: Vec::new(), targets: Vec::new(), needs: Vec::new() }
         })
     }
 
@@ -274,15 +292,13 @@ impl<F: Fulfil> Driver<F> {
     fn start(&mut self, step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant) {
         let now = Instant::now();
         let open = self.begun(step);
-        let unit = open.units.entry(lane).or_insert_with(|| Unit {
-            started: now,
-            sent: 0,
-            lost: false,
-            warnings: Vec::new(),
-            checked: Vec::new(),
-            last: None,
-        });
-        let lost_since = unit.lost.then_some(unit.started);
+        let lost_since = match open.unit(lane) {
+            Some(unit) => unit.lost.then_some(unit.started),
+            None => {
+                open.units.push((lane, Unit::new(now)));
+                None
+            }
+        };
         let span = open.span.clone();
         let progress = Progress { step, lane, control: self.control.clone() };
         let without = self.without(step, lane);
@@ -326,7 +342,7 @@ impl<F: Fulfil> Driver<F> {
         let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
         self.adapt(lane, &attempt);
         let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
-        let unit = open.units.get_mut(&lane).expect("a unit is known while it is worked on");
+        let unit = open.unit(lane).expect("a unit is known while it is worked on");
         unit.sent += attempt.sent;
         for warning in attempt.warnings {
             if !unit.warnings.contains(&warning) {
@@ -399,7 +415,7 @@ impl<F: Fulfil> Driver<F> {
             ..Default::default()
         };
         let mut checked = Vec::new();
-        match open.units.remove(&lane) {
+        match open.take_unit(lane) {
             None => {
                 let text = format!("not attempted: {cancelled_because}");
                 target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));

@@ -6,7 +6,13 @@ use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duratio
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
 use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc::{
+        self,
+        error::{SendError, TrySendError},
+    },
+    time::Instant,
+};
 use tokio_util::task::TaskTracker;
 use tonic::{Status, Streaming};
 use tracing::{Instrument, Span, field::Empty};
@@ -393,8 +399,12 @@ async fn hand_on(journal: &Arc<Journal>, answers: &Answers) -> End {
     while let Some(events) = reader.next().await {
         for event in events {
             complete |= matches!(&event.event, Some(Event::Summary(summary)) if summary.complete);
-            match tokio::time::timeout(PATIENCE_WITH_READER, answers.send(Ok(event))).await {
-                Ok(Ok(())) => {}
+            let room = match answers.try_reserve() {
+                Err(TrySendError::Full(())) => tokio::time::timeout(PATIENCE_WITH_READER, answers.reserve()).await,
+                room => Ok(room.map_err(|_| SendError(()))),
+            };
+            match room {
+                Ok(Ok(room)) => room.send(Ok(event)),
                 // The client is gone, which is noticed beside this.
                 Ok(Err(_)) => std::future::pending().await,
                 Err(_) => return End::Stuck,

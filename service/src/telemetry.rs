@@ -1,8 +1,10 @@
 //! Logs and traces: set up once by [`init`], shut down once by the [`Guard`].
 //!
 //! Traces are configured by the standard `OTEL_*` variables and nothing else. Without an endpoint nothing is exported,
-//! but spans still have ids: a `traceparent` that comes in is continued, and what goes out can be joined by others.
-//! That costs about a microsecond a span, next to calls over a network.
+//! but calls and runs still have ids: a `traceparent` that comes in is continued, and what goes out can be joined by others.
+//!
+//! Spans of which there are many (steps, requests) are of level DEBUG. They are made when they are exported or when `--log`
+//! asks for them; otherwise nobody would see them, and making them is a fifth of what a component costs.
 
 mod context;
 mod exporter;
@@ -61,7 +63,8 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
     let provider = provider.build();
 
     let logs = logs(args).with_filter(quiet::Quiet::new(args.log.to_env_filter()));
-    let installed = tracing_subscriber::registry().with(logs).with(layer(&provider)).try_init();
+    let spans = if exporting { Level::DEBUG } else { Level::INFO };
+    let installed = tracing_subscriber::registry().with(logs).with(layer(&provider, spans)).try_init();
     match trouble {
         _ if installed.is_err() => {}
         Some(trouble) => tracing::warn!(%trouble, "traces are not exported"),
@@ -70,9 +73,9 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
     Guard { provider }
 }
 
-/// Makes the layer that turns spans into OpenTelemetry's, with its own filter. Tests put it over a provider of their
-/// own.
-pub fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
+/// Makes the layer that turns spans into OpenTelemetry's, with its own filter: of this product's, those up to level `spans`. Tests put
+/// it over a provider of their own.
+pub fn layer<S>(provider: &SdkTracerProvider, spans: Level) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
@@ -82,11 +85,14 @@ where
         .with_threads(false)
         .with_tracked_inactivity(false)
         .with_location(false)
-        .with_filter(traced())
+        .with_filter(traced(spans))
 }
 
-fn traced() -> Targets {
-    Targets::new().with_default(Level::INFO).with_targets(UNTRACED.map(|target| (target, LevelFilter::OFF)))
+fn traced(spans: Level) -> Targets {
+    Targets::new()
+        .with_default(Level::INFO)
+        .with_target("switchyard", spans)
+        .with_targets(UNTRACED.map(|target| (target, LevelFilter::OFF)))
 }
 
 impl Guard {

@@ -24,7 +24,7 @@ use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 static EXPORTER: LazyLock<InMemorySpanExporter> = LazyLock::new(|| {
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-    tracing_subscriber::registry().with(telemetry::layer(&provider)).init();
+    tracing_subscriber::registry().with(telemetry::layer(&provider, tracing::Level::DEBUG)).init();
     exporter
 });
 

@@ -1,18 +1,21 @@
 //! Server-side apply of one object to one cluster: one PATCH, and from its answer the proof of what became of it (S18, D12).
 
-use std::time::{Duration, SystemTime};
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
     Change, Cluster, Reply,
     discovery::Resource,
-    object::{self, Found, ManagedFields},
+    object::{self, Found},
     warnings,
 };
 use crate::{
@@ -66,23 +69,44 @@ pub(crate) struct Outcome<T> {
     pub(crate) warnings: Vec<String>,
 }
 
+/// An answer as far as it is read; what is only compared stays where it is.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Object {
-    kind: String,
-    metadata: Metadata,
+struct Object<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    name: String,
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
     namespace: String,
     uid: String,
     resource_version: String,
-    creation_timestamp: String,
-    deletion_timestamp: Option<String>,
-    managed_fields: Vec<ManagedFields>,
+    #[serde(borrow)]
+    creation_timestamp: Cow<'a, str>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(borrow)]
+    managed_fields: Vec<ManagedFields<'a>>,
+}
+
+/// What one field manager has written, as far as it is looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedFields<'a> {
+    #[serde(borrow)]
+    manager: Cow<'a, str>,
+    #[serde(borrow)]
+    operation: Cow<'a, str>,
+    #[serde(borrow)]
+    subresource: Cow<'a, str>,
+    /// The API server's time of the last write, to the second.
+    #[serde(borrow)]
+    time: Cow<'a, str>,
 }
 
 /// Applies the object.
@@ -192,7 +216,7 @@ struct Answered {
 }
 
 /// Proves from the answer that the object is the one that was sent, and tells what changed.
-fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object, answered: &Answered) -> Result<Applied, Verdict> {
+fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Answered) -> Result<Applied, Verdict> {
     let subject = &what.subject;
     let metadata = object.metadata;
     if metadata.name != subject.name
@@ -212,13 +236,13 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object, answered: &Answere
             .managed_fields
             .iter()
             .find(|entry| entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty());
-        let entry_time = ours.map(|entry| entry.time.as_str());
+        let entry_time = ours.map(|entry| &*entry.time);
         let wrote = ours.is_none()
             || may_be_of_this_request(entry_time, answered)
                 && cluster.is_since_baseline(&metadata.resource_version).unwrap_or(true);
         match wrote {
             // An attempt whose answer was lost may have created the object: then it is as old as our entry.
-            true if what.lost_since.is_some() && entry_time == Some(&metadata.creation_timestamp) => Change::Created,
+            true if what.lost_since.is_some() && entry_time == Some(&*metadata.creation_timestamp) => Change::Created,
             true => Change::Configured,
             false => Change::Unchanged,
         }

@@ -1,17 +1,18 @@
-//! The client stack under kube's client.
+//! The client stack: kube's configuration and authentication over a connection of our own.
 //!
 //! kube's own connector speaks HTTP/1.1 without `TCP_NODELAY`: a TLS handshake a connection and 40 ms stalls, together half
-//! of what a server can do. This one speaks HTTP/2 on one connection. A server that cannot is spoken to in HTTP/1.1.
+//! of what a server can do. This one speaks HTTP/2 on one connection. A server that cannot is spoken to in HTTP/1.1. kube's
+//! client hands each request to a task of its own; here it goes straight to the connection.
 
 use std::{
-    error::Error as _,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
-use http::Uri;
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
@@ -21,7 +22,7 @@ use kube::{
     Config,
     client::{Body, ConfigExt},
 };
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
 use super::breaker::Breaker;
 
@@ -35,8 +36,27 @@ pub(crate) enum Version {
     Http2,
 }
 
+/// Sends requests to one cluster, with its credentials.
+#[derive(Clone, Debug)]
+pub(crate) struct Client(BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>);
+
+impl Client {
+    /// Sends one request.
+    pub(crate) fn send(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Incoming>, BoxError>> + use<> {
+        self.0.clone().oneshot(request)
+    }
+
+    /// kube's own client over the same connection, for what it can do and this one cannot.
+    pub(crate) fn kube(&self) -> kube::Client {
+        kube::Client::new(self.0.clone(), "default")
+    }
+}
+
 /// A client for the cluster that `config` names. Connects on the first request.
-pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -> Result<kube::Client, kube::Error> {
+pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -67,7 +87,7 @@ pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -
         .option_layer(config.auth_layer()?)
         .map_err(BoxError::from)
         .service(hyper.build::<_, Body>(Dial { https, breaker }));
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
+    Ok(Client(BoxCloneSyncService::new(service)))
 }
 
 /// Dials, unless the breaker says that dialling is useless for now, and tells the breaker how it went (case 90).
@@ -117,11 +137,8 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Whether nothing can have been carried out: no connection was made, or the server said that it did not look at the request
 /// (RFC 9113 sections 6.8 and 8.7), as one does that sends its clients elsewhere.
-pub(crate) fn was_not_sent(error: &kube::Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
-        kube::Error::Service(error) => Some(&**error),
-        other => other.source(),
-    };
+pub(crate) fn was_not_sent(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut source = Some(error);
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>()
             && error.is_connect()

@@ -135,12 +135,17 @@ impl Discovery {
         api_version: &str,
         by: Instant,
     ) -> Result<Arc<GroupVersion>, Error> {
-        let is_known = self.known().contains_key(api_version);
-        if !is_known && self.asked.fetch_add(1, Ordering::Relaxed) >= SINGLE_QUESTIONS {
-            // Whatever comes of it, the single question that follows decides.
-            self.all.get_or_init(|| Box::pin(self.ask_for_all(cluster, by))).await;
-        }
-        let cell = self.known().entry(api_version.to_owned()).or_default().clone();
+        let known = self.known().get(api_version).cloned();
+        let cell = match known {
+            Some(cell) => cell,
+            None => {
+                if self.asked.fetch_add(1, Ordering::Relaxed) >= SINGLE_QUESTIONS {
+                    // Whatever comes of it, the single question that follows decides.
+                    self.all.get_or_init(|| Box::pin(self.ask_for_all(cluster, by))).await;
+                }
+                self.known().entry(api_version.to_owned()).or_default().clone()
+            }
+        };
         // One request however many steps need the answer; a failure is not kept. In a box, since most need no request.
         cell.get_or_try_init(|| Box::pin(ask(cluster, api_version, by))).await.cloned()
     }

@@ -16,7 +16,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     Cluster, Reply,
     discovery::Resource,
-    object::{self, ManagedFields, Metadata},
+    object::{self, Metadata},
 };
 use crate::verdict::Subject;
 
@@ -65,6 +65,15 @@ struct LeaseMetadata {
     common: Metadata,
     #[serde(default)]
     managed_fields: Vec<ManagedFields>,
+}
+
+/// What one field manager has written, as far as it is looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedFields {
+    manager: String,
+    /// The API server's time of the last write, to the second.
+    time: String,
 }
 
 #[derive(Default, Deserialize)]

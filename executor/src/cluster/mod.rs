@@ -25,7 +25,7 @@ use kube::{Config, client::Body};
 use serde::{Deserialize, Deserializer};
 use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
-use tracing::{Span, field::Empty};
+use tracing::{Level, Span, field::Empty};
 
 pub(crate) use self::client::innermost;
 use self::{breaker::Breaker, client::Version, discovery::Discovery, watch::Watches};
@@ -45,7 +45,7 @@ pub(crate) struct Cluster {
     pub(crate) server: String,
     /// Version of its API server.
     pub(crate) version: String,
-    client: kube::Client,
+    client: client::Client,
     discovery: Arc<Discovery>,
     watches: Watches,
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
@@ -230,15 +230,18 @@ impl Cluster {
         target: &Target<'_>,
         by: Instant,
     ) -> Result<Reply, Unanswered> {
-        let audit_id = uuid::Uuid::new_v4().to_string();
-        let span = self.span(target, Some(&audit_id));
+        // The span's own, so that it is found in the server's audit log: where there is no span the server makes one.
+        let audit_id = tracing::span_enabled!(Level::DEBUG).then(|| uuid::Uuid::new_v4().to_string());
+        let span = self.span(target, audit_id.as_deref());
         telemetry::inject(&span, request.headers_mut());
-        request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
+        if let Some(audit_id) = audit_id {
+            request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
+        }
         let started = Instant::now();
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| {
-                let why = client::innermost(&error);
-                if client::was_not_sent(&error) { Unanswered::NotSent(why) } else { Unanswered::Lost(why) }
+                let why = client::innermost(&*error);
+                if client::was_not_sent(&*error) { Unanswered::NotSent(why) } else { Unanswered::Lost(why) }
             })?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER).collect().await;
@@ -254,7 +257,7 @@ impl Cluster {
 
     /// The span of a request.
     fn span(&self, target: &Target<'_>, audit_id: Option<&str>) -> Span {
-        tracing::info_span!(
+        tracing::debug_span!(
             "request",
             { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
             { common::OTEL_KIND } = "client",

@@ -20,6 +20,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Asks for the metadata alone, so that nothing secret travels where only marks are looked at.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
+/// Room for a path with its query, in bytes, so that most are put together in one piece.
+const PATH: usize = 224;
+
 /// The path under which the object is served.
 pub(crate) fn path(subject: &Subject<'_>, resource: &Resource) -> String {
     let mut path = collection(subject.api_version, resource, subject.namespace);
@@ -30,7 +33,8 @@ pub(crate) fn path(subject: &Subject<'_>, resource: &Resource) -> String {
 
 /// The path under which all objects of the kind are served; in every namespace if `namespace` is empty.
 pub(crate) fn collection(api_version: &str, resource: &Resource, namespace: &str) -> String {
-    let mut path = discovery::root(api_version);
+    let mut path = String::with_capacity(PATH);
+    path.push_str(&discovery::root(api_version));
     if resource.namespaced && !namespace.is_empty() {
         path.push_str("/namespaces/");
         path.extend(utf8_percent_encode(namespace, SEGMENT));
@@ -63,17 +67,6 @@ pub(crate) struct Condition {
     pub(crate) kind: String,
     pub(crate) status: String,
     pub(crate) message: String,
-}
-
-/// What one field manager has written, as far as it is looked at.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ManagedFields {
-    pub(crate) manager: String,
-    pub(crate) operation: String,
-    pub(crate) subresource: String,
-    /// The API server's time of the last write, to the second.
-    pub(crate) time: String,
 }
 
 /// An object of which only the metadata is looked at.

@@ -114,7 +114,7 @@ impl Watch {
         let span = cluster.span(&target, None);
         let mut headers = HeaderMap::new();
         telemetry::inject(&span, &mut headers);
-        let task = follow(cluster.client.clone(), path, headers, objects.clone());
+        let task = follow(cluster.client.kube(), path, headers, objects.clone());
         Self { objects, _task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))) }
     }
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
     Context,
-    propagation::{Extractor, Injector, TextMapPropagator},
+    propagation::{Extractor, TextMapPropagator},
     trace::{SpanContext, TraceContextExt},
 };
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -37,9 +37,13 @@ pub fn current_traceparent() -> Option<String> {
 
 /// Gives the `traceparent` that makes another program continue `span`. None when no subscriber traces it.
 pub fn traceparent_of(span: &Span) -> Option<String> {
-    let context = span_context(span)?;
+    span_context(span).map(|context| spelled(&context))
+}
+
+/// As `traceparent` spells it (W3C Trace Context, version 00).
+fn spelled(context: &SpanContext) -> String {
     let flags = context.trace_flags().to_u8();
-    Some(format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id()))
+    format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
 }
 
 /// Gives the id of the trace that `span` belongs to: 32 hex digits, also when nothing is exported.
@@ -47,9 +51,19 @@ pub fn trace_id_of(span: &Span) -> Option<String> {
     span_context(span).map(|context| context.trace_id().to_string())
 }
 
-/// Writes `traceparent` and `tracestate` into the headers of an outgoing call, so that it continues `span`.
+/// Writes `traceparent` and `tracestate` into the headers of an outgoing call, so that it continues `span`, or the current span if
+/// nobody wants to see `span`.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
-    TraceContextPropagator::new().inject_context(&span.context(), &mut Headers(headers));
+    let context = if span.is_disabled() { span_context(&Span::current()) } else { span_context(span) };
+    let Some(context) = context else { return };
+    let traceparent = HeaderValue::from_str(&spelled(&context)).expect("hex digits and dashes");
+    headers.insert(HeaderName::from_static(TRACEPARENT), traceparent);
+    let tracestate = context.trace_state().header();
+    if !tracestate.is_empty()
+        && let Ok(tracestate) = HeaderValue::from_str(&tracestate)
+    {
+        headers.insert(HeaderName::from_static(TRACESTATE), tracestate);
+    }
 }
 
 /// Writes `traceparent` and `tracestate` into the metadata of an outgoing gRPC call, so that it continues `span`.
@@ -106,20 +120,6 @@ fn is_well_formed(traceparent: &str) -> bool {
 fn span_context(span: &Span) -> Option<SpanContext> {
     let context = span.context().span().span_context().clone();
     context.is_valid().then_some(context)
-}
-
-struct Headers<'a>(&'a mut HeaderMap);
-
-impl Injector for Headers<'_> {
-    fn set(&mut self, key: &str, value: String) {
-        // The propagator sets an empty `tracestate` where there is none.
-        if value.is_empty() {
-            return;
-        }
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(&value)) {
-            self.0.insert(name, value);
-        }
-    }
 }
 
 struct HeadersRead<'a>(&'a HeaderMap);
