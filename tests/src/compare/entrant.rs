@@ -12,6 +12,7 @@ use switchyard_proto::v1::{self, execute_response::Event};
 
 use super::{
     contestant::Contestant,
+    samples::Phases,
     usage::{self, Clock},
     work::Work,
 };
@@ -61,6 +62,8 @@ pub(super) struct Spent {
     pub(super) spans_lost: usize,
     /// When the last result of each cluster came, in seconds; only Switchyard says.
     pub(super) clusters: BTreeMap<String, f64>,
+    /// How far it was when; only Switchyard says.
+    pub(super) phases: Option<Phases>,
     /// What went on in the executor from the end of one write to the beginning of the next that waited for it, in seconds; only
     /// with traces, and only in a chain.
     pub(super) between: Vec<f64>,
@@ -126,7 +129,7 @@ impl Services {
         usage::forget_peak(pid);
         let clocks = || (Clock::of(&[pid]), Clock::of(&[place.planner_pid]));
         let before = clocks();
-        let Told { seconds, trace_id, clusters } = deploy(&self.client, work, place, again).await?;
+        let Told { seconds, trace_id, clusters, phases } = deploy(&self.client, work, place, again).await?;
         let after = clocks();
         let mut spent = Spent {
             seconds,
@@ -134,6 +137,7 @@ impl Services {
             planning: after.1.since(&before.1),
             peak: usage::peak(pid),
             clusters,
+            phases: Some(phases),
             ..Spent::default()
         };
         if self.traced {
@@ -239,6 +243,7 @@ struct Told {
     seconds: f64,
     trace_id: String,
     clusters: BTreeMap<String, f64>,
+    phases: Phases,
 }
 
 /// Plans and executes, and reads every event.
@@ -249,6 +254,8 @@ async fn deploy(client: &Client, work: &Work, place: &Place<'_>, again: bool) ->
 
     let began = Instant::now();
     let plan = client.plan(request).await?;
+    let now = || began.elapsed().as_secs_f64();
+    let mut phases = Phases { planned: now(), ..Phases::default() };
     let mut events = client.execute(plan, access).await?;
     let mut unchanged = 0;
     let mut clusters = BTreeMap::new();
@@ -256,23 +263,30 @@ async fn deploy(client: &Client, work: &Work, place: &Place<'_>, again: bool) ->
     let mut summary = None;
     while let Some(event) = events.next().await? {
         match event.event {
-            Some(Event::RunStarted(started)) => trace_id = started.trace_id,
+            Some(Event::RunStarted(started)) => {
+                phases.started = now();
+                trace_id = started.trace_id;
+            }
             Some(Event::TargetResult(target)) => {
+                phases.last = now();
+                if phases.first == 0.0 {
+                    phases.first = phases.last;
+                }
                 unchanged += usize::from(target.change() == v1::Change::Unchanged);
                 if let Some(v1::target_result::Target::Cluster(name)) = target.target {
-                    clusters.insert(name, began.elapsed().as_secs_f64());
+                    clusters.insert(name, phases.last);
                 }
             }
             Some(Event::Summary(it)) if it.complete => summary = Some(it),
             _ => {}
         }
     }
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = now();
     let summary = summary.context("no summary came")?;
     ensure!(summary.verdict() == v1::Verdict::Succeeded, "the run did not succeed: {:?}", summary.counts);
     let expected = if again { work.objects * names.len() } else { 0 };
     ensure!(unchanged == expected, "{unchanged} of {expected} objects were unchanged");
-    Ok(Told { seconds, trace_id, clusters })
+    Ok(Told { seconds, trace_id, clusters, phases })
 }
 
 /// Gathers the spans of steps and of their writes, until all are there or no more come.

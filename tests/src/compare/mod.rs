@@ -26,7 +26,7 @@ pub mod usage;
 pub mod work;
 
 pub use contestant::Contestant;
-pub use samples::{Sample, Samples, Spread};
+pub use samples::{Phases, Sample, Samples, Spread};
 
 use self::{
     entrant::{Entrant, Place},
@@ -194,7 +194,8 @@ async fn series(
                 let spent = entrant.apply(&work, &place, again).await.with_context(|| format!("{who} failed"))?;
                 let after = clocks();
                 let server = after.0.since(&before.0);
-                let own = after.1.since(&before.1) + server + spent.cpu + spent.planning;
+                let caller = after.1.since(&before.1);
+                let own = caller + server + spent.cpu + spent.planning;
                 let others = (after.2.saturating_sub(before.2)).saturating_sub(own);
                 let others = others.as_secs_f64() / (after.3 - before.3).as_secs_f64() / processors();
                 let requests = self::requests(&cluster.metrics().await?) - requests;
@@ -219,6 +220,8 @@ async fn series(
                     peak: spent.peak as f64,
                     spans_lost: spent.spans_lost,
                     others,
+                    caller: each(caller),
+                    phases: spent.phases,
                 });
             }
             entrant.leave().await;

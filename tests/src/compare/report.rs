@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
     contestant::Contestant,
-    samples::{Sample, Samples, Spread},
+    samples::{Phases, Sample, Samples, Spread},
     svg::{self, Bar, Panel},
     table::Table,
 };
@@ -21,6 +21,7 @@ pub(super) fn text(
         writeln!(out, "### {objects} objects, {rounds} rounds\n").expect(GROWS);
         out.push_str(&table(samples, objects).markdown());
         out.push('\n');
+        out.push_str(&phases(samples, objects));
     }
     for (who, why) in missing {
         let why = why.lines().next().unwrap_or_default();
@@ -81,6 +82,24 @@ fn table(samples: &Samples, objects: usize) -> Table {
         ]);
     }
     table
+}
+
+/// How far Switchyard was when, and what its caller took; nothing if it did not take part.
+fn phases(samples: &Samples, objects: usize) -> String {
+    let [planned, began, first, last] = Phases::NAMES;
+    let mut table = Table::new(&["Switchyard", planned, began, first, last, "summary", "caller's CPU µs/object"]);
+    let mut took_part = false;
+    for (again, what) in [(false, "create"), (true, "again")] {
+        let of = || samples.of(Contestant::Switchyard, objects, again);
+        let median = |figure: fn(&Sample) -> f64| Spread::of(of().map(figure)).map_or(0.0, |spread| spread.median);
+        let phases: Vec<Phases> = of().filter_map(|it| it.phases).collect();
+        let Some(phases) = Phases::medians(&phases) else { continue };
+        let summary = objects as f64 / median(|it| it.rate) * 1e3;
+        let figures = phases.into_iter().chain([summary, median(|it| it.caller)]).map(|figure| format!("{figure:.0}"));
+        table.row(std::iter::once(what.to_owned()).chain(figures));
+        took_part = true;
+    }
+    if took_part { format!("{}\n", table.markdown()) } else { String::new() }
 }
 
 /// Draws objects per second.

@@ -29,6 +29,34 @@ pub struct Sample {
     pub spans_lost: usize,
     /// The share of all processors that went to programs which have nothing to do with this.
     pub others: f64,
+    /// Processor time of the comparison itself per object, in microseconds: of Switchyard's caller.
+    pub caller: f64,
+    /// How far it was when; only Switchyard says.
+    pub phases: Option<Phases>,
+}
+
+/// How far a run was when, in seconds from the call of Plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Phases {
+    /// The whole plan was there.
+    pub planned: f64,
+    /// Its run had begun: the plan was taken in, the clusters proven and locked.
+    pub started: f64,
+    /// The first result had come.
+    pub first: f64,
+    /// The last result had come.
+    pub last: f64,
+}
+
+impl Phases {
+    /// What the four are called, in a table of milliseconds.
+    pub const NAMES: [&str; 4] = ["planned after ms", "run began", "first result", "last result"];
+
+    /// Returns the median of each of the four, in milliseconds; none when there are none.
+    pub fn medians(all: &[Self]) -> Option<[f64; 4]> {
+        let median = |figure: fn(&Self) -> f64| Some(Spread::of(all.iter().map(figure))?.median * 1e3);
+        Some([median(|it| it.planned)?, median(|it| it.started)?, median(|it| it.first)?, median(|it| it.last)?])
+    }
 }
 
 /// The least, the middle and the most of some values.
@@ -85,13 +113,17 @@ impl Samples {
 
     /// Returns all of it as comma-separated values.
     pub fn csv(&self) -> String {
-        let head =
-            "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others\n";
+        let head = "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others,caller_us,\
+                    planned_s,started_s,first_s,last_s\n";
         let lines = self.0.iter().map(|it| {
-            let Sample { who, objects, round, again, rate, requests, client, planner, server, peak, spans_lost, others } = it;
+            let Sample { who, objects, round, again, rate, requests, client, planner, server, peak, spans_lost, others, caller, phases } =
+                it;
+            let phases = phases.map_or(",,,".to_owned(), |Phases { planned, started, first, last }| {
+                format!("{planned:.4},{started:.4},{first:.4},{last:.4}")
+            });
             format!(
                 "{who},{objects},{round},{again},{rate:.1},{requests:.3},{client:.1},{planner:.1},{server:.1},{peak:.0},\
-                 {spans_lost},{others:.3}\n"
+                 {spans_lost},{others:.3},{caller:.1},{phases}\n"
             )
         });
         std::iter::once(head.to_owned()).chain(lines).collect()

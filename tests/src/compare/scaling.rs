@@ -8,7 +8,7 @@ use super::{
     IN_FLIGHT,
     contestant::Contestant,
     entrant::{Entrant, Place, Spent},
-    samples::Spread,
+    samples::{Phases, Spread},
     svg::{self, Line, Panel, Scale},
     table::Table,
     work::{Shape, Work},
@@ -44,6 +44,10 @@ pub(super) struct Figures {
     clusters: BTreeMap<(bool, usize), Vec<f64>>,
     /// When the last fast cluster was done: alone, and beside a slow one.
     fast: [Vec<f64>; 2],
+    /// When their runs had begun.
+    fast_began: [Vec<f64>; 2],
+    /// How far the chain of so many was when, in each round.
+    chain: BTreeMap<usize, Vec<Phases>>,
     /// When the slow one was done.
     slow: Vec<f64>,
     /// The executor's own time between two writes of a chain.
@@ -100,6 +104,9 @@ impl Ground<'_> {
                     let spent = self.run(who, &work, &[cluster], &clusters, in_flight).await?;
                     eprintln!("round {}: {name} of {objects}: {:.3} s", round + 1, spent.seconds);
                     figures.components.entry((name, objects)).or_default().push(spent.seconds);
+                    if shape == Shape::Chain {
+                        figures.chain.entry(objects).or_default().extend(spent.phases);
+                    }
                 }
             }
         }
@@ -136,6 +143,7 @@ impl Ground<'_> {
                 let spent = self.run(Contestant::Switchyard, &work, &all[..known.len()], known, 0).await?;
                 let ended = |cluster: &&Cluster| spent.clusters.get(cluster.name()).copied();
                 figures.fast[index].push(all[..FAST].iter().filter_map(ended).fold(0.0, f64::max));
+                figures.fast_began[index].extend(spent.phases.map(|it| it.started));
                 figures.slow.extend(ended(&all[FAST]));
             }
             eprintln!("round {}: slow cluster beside fast ones: done", round + 1);
@@ -200,6 +208,13 @@ impl Figures {
             table.row(row);
         }
         writeln!(out, "{}", table.markdown()).expect(GROWS);
+        let [planned, began, first, last] = Phases::NAMES;
+        let mut table = Table::new(&["chain of", planned, began, first, last]);
+        for (objects, phases) in &self.chain {
+            let phases = Phases::medians(phases).unwrap_or_default().map(|figure| format!("{figure:.0}"));
+            table.row(std::iter::once(objects.to_string()).chain(phases));
+        }
+        writeln!(out, "{}", table.markdown()).expect(GROWS);
         let mut table =
             Table::new(&["clusters", "floor", "Switchyard", "floor objects/s", "Switchyard objects/s", "of floor"]);
         for number in CLUSTERS {
@@ -219,12 +234,13 @@ impl Figures {
         }
         writeln!(out, "{EACH} objects on each cluster:\n\n{}", table.markdown()).expect(GROWS);
         let [alone, beside] = [0, 1].map(|index| Spread::of(self.fast[index].iter().copied()));
-        let mut table = Table::new(&["four fast clusters", "done after"]);
-        table.row(["alone".to_owned(), alone.map_or("–".to_owned(), three)]);
-        table.row(["beside one that answers in 5 s".to_owned(), beside.map_or("–".to_owned(), three)]);
-        table.row(["over alone".to_owned(), ratio(beside, alone)]);
-        let slow = Spread::of(self.slow.iter().copied()).map_or("–".to_owned(), three);
-        table.row(["the slow one itself".to_owned(), slow]);
+        let began = [0, 1].map(|index| Spread::of(self.fast_began[index].iter().copied()));
+        let cell = |spread: Option<Spread>| spread.map_or("–".to_owned(), three);
+        let mut table = Table::new(&["four fast clusters", "run began after", "done after"]);
+        table.row(["alone".to_owned(), cell(began[0]), cell(alone)]);
+        table.row(["beside one that answers in 5 s".to_owned(), cell(began[1]), cell(beside)]);
+        table.row(["over alone".to_owned(), ratio(began[1], began[0]), ratio(beside, alone)]);
+        table.row(["the slow one itself".to_owned(), String::new(), cell(Spread::of(self.slow.iter().copied()))]);
         writeln!(out, "{BESIDE_SLOW} components, none depends on another:\n\n{}", table.markdown()).expect(GROWS);
         let mut between = self.between.clone();
         between.sort_by(f64::total_cmp);
