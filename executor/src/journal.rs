@@ -9,13 +9,19 @@ use std::{
 };
 
 use prost_types::Timestamp;
-use switchyard_proto::v1::{ExecuteResponse, execute_response::Event};
+use switchyard_proto::{
+    Kept,
+    v1::{ExecuteResponse, execute_response::Event},
+};
 use tokio::sync::watch;
+
+/// Most events that a reader is given at a time.
+pub(crate) const BATCH: usize = 64;
 
 /// The events of one run.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    events: Mutex<Vec<ExecuteResponse>>,
+    events: Mutex<Vec<Kept<ExecuteResponse>>>,
     /// Tells readers that something came, or that nothing more will.
     progress: watch::Sender<Progress>,
 }
@@ -39,19 +45,26 @@ impl Journal {
         Arc::new(Self { events: Mutex::default(), progress: watch::Sender::default() })
     }
 
-    /// Adds an event; numbers run from 1 without gaps.
+    /// Adds an event, which readers are given once it is [told](Self::tell); numbers run from 1 without gaps.
     pub(crate) fn append(&self, event: Event) {
         let mut events = self.events();
         let sequence = events.len() as u64 + 1;
         let time = Some(Timestamp::from(SystemTime::now()));
-        events.push(ExecuteResponse { sequence, time, event: Some(event) });
+        events.push(ExecuteResponse { sequence, time, event: Some(event) }.into());
+    }
+
+    /// Wakes the readers if something came since. Apart from the adding, so that what happens in one moment is read in one piece:
+    /// waking, sending and receiving each event by itself costs all sides more than the event.
+    pub(crate) fn tell(&self) {
+        let events = self.events();
         let length = events.len();
         // Told under the lock, so that readers see lengths that only grow.
-        self.progress.send_modify(|progress| progress.length = length);
+        self.progress.send_if_modified(|progress| std::mem::replace(&mut progress.length, length) != length);
     }
 
     /// Nothing more will come.
     pub(crate) fn close(&self) {
+        self.tell();
         self.progress.send_modify(|progress| progress.closed = true);
     }
 
@@ -65,16 +78,14 @@ impl Journal {
         Reader { journal: self.clone(), next: after as usize, progress: self.progress.subscribe() }
     }
 
-    fn events(&self) -> MutexGuard<'_, Vec<ExecuteResponse>> {
+    fn events(&self) -> MutexGuard<'_, Vec<Kept<ExecuteResponse>>> {
         self.events.lock().expect("nothing panics while it holds the lock")
     }
 }
 
 impl Reader {
     /// The next events, at least one; none at the end of the journal. Can be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Option<Vec<ExecuteResponse>> {
-        /// Bounds what is copied at a time.
-        const BATCH: usize = 64;
+    pub(crate) async fn next(&mut self) -> Option<Vec<Kept<ExecuteResponse>>> {
         let next = self.next;
         let progress = *self.progress.wait_for(|progress| progress.length > next || progress.closed).await.ok()?;
         if progress.length <= next {
@@ -88,6 +99,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
     use switchyard_proto::v1::StepStarted;
 
     use super::*;
@@ -108,6 +120,7 @@ mod tests {
     async fn every_reader_gets_everything_in_order_without_gaps() {
         let journal = Journal::new();
         journal.append(event("a"));
+        journal.tell();
         let early = tokio::spawn(read_all(journal.read(0)));
         tokio::task::yield_now().await;
         for _ in 0..200 {
@@ -117,5 +130,18 @@ mod tests {
         assert_eq!(early.await.unwrap(), (1..=201).collect::<Vec<_>>());
         assert_eq!(read_all(journal.read(199)).await, [200, 201]);
         assert_eq!(read_all(journal.read(500)).await, [0; 0]);
+    }
+
+    #[tokio::test]
+    async fn what_happens_in_one_moment_is_read_in_one_piece() {
+        let journal = Journal::new();
+        let mut reader = journal.read(0);
+        journal.append(event("a"));
+        assert!(reader.next().now_or_never().is_none(), "nothing was told yet");
+        journal.append(event("b"));
+        journal.tell();
+        assert_eq!(reader.next().await.map(|events| events.len()), Some(2));
+        journal.tell();
+        assert!(reader.next().now_or_never().is_none(), "nothing came");
     }
 }

@@ -33,7 +33,7 @@ use std::{
     sync::Arc,
 };
 
-use switchyard_proto::v1::executor_service_server::ExecutorServiceServer;
+use switchyard_proto::serving::executor_service_server::ExecutorServiceServer;
 use switchyard_service::{
     config::ServeArgs,
     program,

@@ -6,9 +6,11 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    convert::Infallible,
     future::Future,
     panic::AssertUnwindSafe,
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -73,11 +75,22 @@ pub(crate) async fn run<F: Fulfil>(
             Some(control) = controls.recv() => driver.control(control),
             Some(worked) = driver.at_work.next() => driver.worked(worked),
             () = sleep_until(driver.timers.peek()) => driver.woken(),
+            // Nothing is ready: the moment to tell what has happened.
+            never = tell(&driver.journal) => match never {},
         };
         driver.feed(event);
     }
+    driver.journal.tell();
     before_summary.await;
     driver.summarise()
+}
+
+/// Tells the journal's readers each time that it is looked at, and never ends.
+fn tell(journal: &Journal) -> impl Future<Output = Infallible> {
+    std::future::poll_fn(|_| {
+        journal.tell();
+        Poll::Pending
+    })
 }
 
 async fn sleep_until(timer: Option<&Reverse<Timer>>) {

@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
-use switchyard_proto::v1::{self, executor_service_server::ExecutorService};
+use switchyard_proto::{Kept, serving::executor_service_server::ExecutorService, v1};
 use switchyard_service::trace::Unparented;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
@@ -11,12 +11,13 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
 use crate::{
+    journal::BATCH,
     refuse,
     session::{Session, Shared},
 };
 
-/// Events that wait for the transport. What does not fit stays in the run's journal.
-const ANSWERS: usize = 256;
+/// Batches of events that wait for the transport. What does not fit stays in the run's journal.
+const ANSWERS: usize = 256 / BATCH;
 
 /// Serves `switchyard.v1.ExecutorService`.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ExecutorService for Executor {
-    type ExecuteStream = ReceiverStream<Result<v1::ExecuteResponse, Status>>;
+    type ExecuteStream = Answers<Kept<v1::ExecuteResponse>>;
     type WatchRunStream = Answers<v1::WatchRunResponse>;
 
     async fn execute(
@@ -36,12 +37,17 @@ impl ExecutorService for Executor {
         request: Request<Streaming<v1::ExecuteRequest>>,
     ) -> Result<Response<Self::ExecuteStream>, Status> {
         // Answered before the first message is read: a client may wait for headers before it sends (case 108).
-        let (answers, stream) = mpsc::channel(ANSWERS);
+        let (answers, batches) = mpsc::channel(ANSWERS);
         let deadline = deadline(request.metadata());
         let unparented = request.extensions().get::<Unparented>().cloned();
         let session = Session { shared: self.shared.clone(), requests: request.into_inner(), answers, deadline };
         self.shared.tasks.spawn(session.conduct(unparented).in_current_span());
-        Ok(Response::new(ReceiverStream::new(stream)))
+        // All of a batch at once, so that the transport sends it in one piece.
+        let events = ReceiverStream::new(batches).flat_map(|batch| match batch {
+            Ok(events) => stream::iter(events).map(Ok).left_stream(),
+            Err(status) => stream::iter([Err(status)]).right_stream(),
+        });
+        Ok(Response::new(Box::pin(events)))
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
@@ -52,7 +58,8 @@ impl ExecutorService for Executor {
             let batch = reader.next().await?;
             Some((batch, reader))
         });
-        let events = batches.flat_map(stream::iter).map(|event| Ok(v1::WatchRunResponse { event: Some(event) }));
+        let events =
+            batches.flat_map(stream::iter).map(|event| Ok(v1::WatchRunResponse { event: Some(event.into_inner()) }));
         Ok(Response::new(Box::pin(events)))
     }
 

@@ -4,15 +4,12 @@
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
-use switchyard_proto::v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event};
-use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
-use tokio::{
-    sync::mpsc::{
-        self,
-        error::{SendError, TrySendError},
-    },
-    time::Instant,
+use switchyard_proto::{
+    Kept,
+    v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event},
 };
+use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 use tonic::{Status, Streaming};
 use tracing::{Instrument, Span, field::Empty};
@@ -68,8 +65,8 @@ pub(crate) struct Shared {
     pub(crate) shutdown: Shutdown,
 }
 
-/// Where the answers go. Closed when the client is gone.
-type Answers = mpsc::Sender<Result<ExecuteResponse, Status>>;
+/// Where the answers go, in batches. Closed when the client is gone.
+type Answers = mpsc::Sender<Result<Vec<Kept<ExecuteResponse>>, Status>>;
 
 /// One stream.
 pub(crate) struct Session {
@@ -397,18 +394,12 @@ async fn hand_on(journal: &Arc<Journal>, answers: &Answers) -> End {
     let mut reader = journal.read(0);
     let mut complete = false;
     while let Some(events) = reader.next().await {
-        for event in events {
-            complete |= matches!(&event.event, Some(Event::Summary(summary)) if summary.complete);
-            let room = match answers.try_reserve() {
-                Err(TrySendError::Full(())) => tokio::time::timeout(PATIENCE_WITH_READER, answers.reserve()).await,
-                room => Ok(room.map_err(|_| SendError(()))),
-            };
-            match room {
-                Ok(Ok(room)) => room.send(Ok(event)),
-                // The client is gone, which is noticed beside this.
-                Ok(Err(_)) => std::future::pending().await,
-                Err(_) => return End::Stuck,
-            }
+        complete |= events.iter().any(|it| matches!(&it.event, Some(Event::Summary(summary)) if summary.complete));
+        match tokio::time::timeout(PATIENCE_WITH_READER, answers.send(Ok(events))).await {
+            Ok(Ok(())) => {}
+            // The client is gone, which is noticed beside this.
+            Ok(Err(_)) => std::future::pending().await,
+            Err(_) => return End::Stuck,
         }
     }
     if complete { End::Complete } else { End::Broken }

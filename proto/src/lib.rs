@@ -4,14 +4,22 @@
 //! generated types.
 
 pub mod digest;
+mod kept;
 mod redact;
 
+pub use kept::Kept;
 pub use redact::{userinfo, without_userinfo};
 
 /// Package `switchyard.v1`: the contract of the planner and of the executor.
 #[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
 pub mod v1 {
     tonic::include_proto!("switchyard.v1");
+}
+
+/// The servers of `switchyard.v1` whose events are [`Kept`]: for who keeps an event and sends it to several.
+#[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
+pub mod serving {
+    include!(concat!(env!("OUT_DIR"), "/serving/switchyard.v1.rs"));
 }
 
 /// Package `meshes`: the contract of adapters, given from outside.

@@ -125,7 +125,7 @@ async fn tell(mut reader: Reader) -> Told {
     while let Some(events) = reader.next().await {
         for event in events {
             assert!(summary.is_none(), "nothing follows the summary");
-            match event.event.unwrap() {
+            match event.into_inner().event.unwrap() {
                 Entry::StepResult(result) => {
                     let name = result.component.as_ref().unwrap().name.clone();
                     order.push(name.clone());
