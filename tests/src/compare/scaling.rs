@@ -21,6 +21,8 @@ use crate::{
 
 /// Numbers of components, smallest first.
 const COMPONENTS: [usize; 4] = [20, 200, 1000, 5000];
+/// Components where memory is what is looked at.
+const MEMORY: usize = 5000;
 /// A chain of more would only take longer, in proportion.
 const LONGEST_CHAIN: usize = 1000;
 /// Numbers of clusters.
@@ -31,6 +33,9 @@ const EACH: usize = 200;
 const FAST: usize = 4;
 /// What the slow one takes to answer a write.
 const SLOW: Duration = Duration::from_secs(5);
+/// What the fast ones are accompanied by. A fifth that is as fast shows what it costs that there is a fifth at all, since all of
+/// them share one machine.
+const BESIDE: [&str; 3] = ["alone", "beside a fifth", "beside a fifth that answers in 5 s"];
 /// Components there: two to three rounds of the slow cluster's writes in flight.
 const BESIDE_SLOW: usize = 80;
 
@@ -42,22 +47,28 @@ pub(super) struct Figures {
     components: BTreeMap<(&'static str, usize), Vec<f64>>,
     /// By whether it was the floor and the number of clusters.
     clusters: BTreeMap<(bool, usize), Vec<f64>>,
-    /// When the last fast cluster was done: alone, and beside a slow one.
-    fast: [Vec<f64>; 2],
+    /// When the last of the fast clusters was done, by [`BESIDE`].
+    fast: [Vec<f64>; BESIDE.len()],
     /// When their runs had begun.
-    fast_began: [Vec<f64>; 2],
+    fast_began: [Vec<f64>; BESIDE.len()],
     /// How far the chain of so many was when, in each round.
     chain: BTreeMap<usize, Vec<Phases>>,
     /// When the slow one was done.
     slow: Vec<f64>,
     /// The executor's own time between two writes of a chain.
     between: Vec<f64>,
+    /// The most memory of the executor with the most components, in bytes, in each round: with a caller who keeps up, and with one
+    /// who reads nothing before all is done.
+    peaks: [Vec<f64>; 2],
+    /// The size of what they are deployed from.
+    manifests: usize,
 }
 
 /// Everything that is needed for a run.
 struct Ground<'a> {
     floor: &'a Path,
     planner: Running,
+    planner_url: String,
     planner_pid: u32,
     tools: Toolbox,
     jaeger: Jaeger,
@@ -67,10 +78,10 @@ struct Ground<'a> {
 /// Measures, in so many rounds.
 pub(super) async fn measure(rounds: usize, floor: &Path) -> anyhow::Result<Figures> {
     let mut planner = Program::Planner.prepare().start().await?;
-    let planner_pid = planner.process().id();
+    let (planner_url, planner_pid) = (planner.url(), planner.process().id());
     let tools = Toolbox::pinned(&[Tool::Jaeger]).await?;
     let jaeger = Jaeger::start().await?;
-    let ground = Ground { floor, planner, planner_pid, tools, jaeger, folder: Folder::new("scaling")? };
+    let ground = Ground { floor, planner, planner_url, planner_pid, tools, jaeger, folder: Folder::new("scaling")? };
     let mut figures = Figures { rounds, ..Figures::default() };
     eprintln!("time over the number of components ...");
     ground.components(&mut figures).await.context("over the number of components")?;
@@ -104,11 +115,26 @@ impl Ground<'_> {
                     let spent = self.run(who, &work, &[cluster], &clusters, in_flight).await?;
                     eprintln!("round {}: {name} of {objects}: {:.3} s", round + 1, spent.seconds);
                     figures.components.entry((name, objects)).or_default().push(spent.seconds);
+                    if shape == Shape::Fan && objects == MEMORY {
+                        figures.peaks[0].push(spent.peak as f64);
+                    }
                     if shape == Shape::Chain {
                         figures.chain.entry(objects).or_default().extend(spent.phases);
                     }
                 }
             }
+        }
+        for round in 0..figures.rounds {
+            let work = Work { namespace: format!("unread-{round}"), objects: MEMORY, shape: Shape::Fan };
+            let place = self.place(&clusters, 0);
+            let admin = cluster.client().await?;
+            work.prepare(&admin).await?;
+            let mut entrant = Entrant::enter(Contestant::Switchyard, &place).await?;
+            figures.peaks[1].push(entrant.apply_unread(&work, &place).await? as f64);
+            entrant.leave().await;
+            work.verify(&admin).await?;
+            work.clear(&admin).await?;
+            figures.manifests = work.lines().len();
         }
         let work = Work { namespace: "traced".to_owned(), objects: EACH, shape: Shape::Chain };
         let spent = self.run(Contestant::SwitchyardTraced, &work, &[cluster], &clusters, 0).await?;
@@ -132,19 +158,22 @@ impl Ground<'_> {
                     figures.clusters.entry((who == Contestant::Floor, number)).or_default().push(spent.seconds);
                 }
             }
-            let slow = Proxy::before(all[FAST]).await?;
-            slow.add(Rule::patch("/configmaps/", Fault::Delay(SLOW)));
-            let mut beside = known[..FAST].to_vec();
-            let kubeconfig = slow.kubeconfig().to_string();
-            beside.push((all[FAST].name().to_owned(), self.folder.write("slow", &kubeconfig)?, kubeconfig));
-            for (index, known) in [&known[..FAST], &beside].into_iter().enumerate() {
+            let fifth = Proxy::before(all[FAST]).await?;
+            let mut five = known[..FAST].to_vec();
+            let kubeconfig = fifth.kubeconfig().to_string();
+            five.push((all[FAST].name().to_owned(), self.folder.write("fifth", &kubeconfig)?, kubeconfig));
+            for (index, known) in [&known[..FAST], &five, &five].into_iter().enumerate() {
+                let is_slow = index == BESIDE.len() - 1;
+                if is_slow {
+                    fifth.add(Rule::patch("/configmaps/", Fault::Delay(SLOW)));
+                }
                 let work =
                     Work { namespace: format!("slow-{index}-{round}"), objects: BESIDE_SLOW, shape: Shape::Flat };
                 let spent = self.run(Contestant::Switchyard, &work, &all[..known.len()], known, 0).await?;
                 let ended = |cluster: &&Cluster| spent.clusters.get(cluster.name()).copied();
                 figures.fast[index].push(all[..FAST].iter().filter_map(ended).fold(0.0, f64::max));
                 figures.fast_began[index].extend(spent.phases.map(|it| it.started));
-                figures.slow.extend(ended(&all[FAST]));
+                figures.slow.extend(ended(&all[FAST]).filter(|_| is_slow));
             }
             eprintln!("round {}: slow cluster beside fast ones: done", round + 1);
         }
@@ -156,6 +185,19 @@ impl Ground<'_> {
         Ok((cluster.name().to_owned(), self.folder.write(&format!("{}.yaml", cluster.name()), &text)?, text))
     }
 
+    fn place(&self, known: &[(String, std::path::PathBuf, String)], in_flight: usize) -> Place<'_> {
+        Place {
+            clusters: known.to_vec(),
+            floor: self.floor,
+            in_flight,
+            tools: &self.tools,
+            jaeger: Some(&self.jaeger),
+            folder: &self.folder,
+            planner: &self.planner_url,
+            planner_pid: self.planner_pid,
+        }
+    }
+
     /// Has somebody do work on clusters, once, and proves that it was done.
     async fn run(
         &self,
@@ -165,16 +207,7 @@ impl Ground<'_> {
         known: &[(String, std::path::PathBuf, String)],
         in_flight: usize,
     ) -> anyhow::Result<Spent> {
-        let place = Place {
-            clusters: known.to_vec(),
-            floor: self.floor,
-            in_flight,
-            tools: &self.tools,
-            jaeger: Some(&self.jaeger),
-            folder: &self.folder,
-            planner: &self.planner.url(),
-            planner_pid: self.planner_pid,
-        };
+        let place = self.place(known, in_flight);
         let mut admins = Vec::with_capacity(clusters.len());
         for cluster in clusters {
             let admin = cluster.client().await?;
@@ -233,15 +266,31 @@ impl Figures {
             ]);
         }
         writeln!(out, "{EACH} objects on each cluster:\n\n{}", table.markdown()).expect(GROWS);
-        let [alone, beside] = [0, 1].map(|index| Spread::of(self.fast[index].iter().copied()));
-        let began = [0, 1].map(|index| Spread::of(self.fast_began[index].iter().copied()));
         let cell = |spread: Option<Spread>| spread.map_or("–".to_owned(), three);
-        let mut table = Table::new(&["four fast clusters", "run began after", "done after"]);
-        table.row(["alone".to_owned(), cell(began[0]), cell(alone)]);
-        table.row(["beside one that answers in 5 s".to_owned(), cell(began[1]), cell(beside)]);
-        table.row(["over alone".to_owned(), ratio(began[1], began[0]), ratio(beside, alone)]);
-        table.row(["the slow one itself".to_owned(), String::new(), cell(Spread::of(self.slow.iter().copied()))]);
+        let of = |values: &[f64]| Spread::of(values.iter().copied());
+        let mut table =
+            Table::new(&["four fast clusters", "run began after", "done after", "over alone", "over the row above"]);
+        for (index, beside) in BESIDE.into_iter().enumerate() {
+            let done = of(&self.fast[index]);
+            table.row([
+                beside.to_owned(),
+                cell(of(&self.fast_began[index])),
+                cell(done),
+                ratio(done, of(&self.fast[0])),
+                ratio(done, index.checked_sub(1).and_then(|above| of(&self.fast[above]))),
+            ]);
+        }
+        let nothing = String::new;
+        table.row(["the slow one itself".to_owned(), nothing(), cell(of(&self.slow)), nothing(), nothing()]);
         writeln!(out, "{BESIDE_SLOW} components, none depends on another:\n\n{}", table.markdown()).expect(GROWS);
+        let [keeps_up, unread] = [0, 1].map(|index| of(&self.peaks[index]).map_or(0.0, |spread| spread.most / 1e6));
+        writeln!(
+            out,
+            "The most memory of the executor with {MEMORY} components, whose manifests are {:.1} MB: {keeps_up:.0} MB with a caller who \
+             keeps up, {unread:.0} MB with one who reads nothing before all of it is done.\n",
+            self.manifests as f64 / 1e6,
+        )
+        .expect(GROWS);
         let mut between = self.between.clone();
         between.sort_by(f64::total_cmp);
         if let Some(last) = between.len().checked_sub(1) {
