@@ -10,6 +10,9 @@ pub(crate) const METHOD: &str = "http.request.method";
 pub(crate) const STATUS_CODE: &str = "http.response.status_code";
 pub(crate) const RESEND_COUNT: &str = "http.request.resend_count";
 pub(crate) const AUDIT_ID: &str = "k8s.audit.id";
+/// UIDs of the flow schema and the priority level that an API server put a request into (API priority and fairness).
+pub(crate) const FLOW_SCHEMA: &str = "k8s.apf.flow_schema.uid";
+pub(crate) const PRIORITY_LEVEL: &str = "k8s.apf.priority_level.uid";
 pub(crate) const RUN_ID: &str = "switchyard.run.id";
 pub(crate) const PLAN_ID: &str = "switchyard.plan.id";
 pub(crate) const DESIGN_ID: &str = "switchyard.design.id";

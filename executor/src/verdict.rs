@@ -215,6 +215,8 @@ pub(crate) enum Unanswered {
 pub(crate) struct Answer<'a> {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<Duration>,
+    /// UID of the priority level that the server put the request into, if it said so.
+    pub(crate) priority_level: Option<&'a str>,
     pub(crate) body: &'a [u8],
 }
 
@@ -293,11 +295,14 @@ pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Sec
     let status: Status = serde_json::from_slice(answer.body)
         .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(answer.body).into_owned(), ..Status::default() });
     let details = status.details.unwrap_or_default();
-    let text = secrets.mask(&capped(&status.message));
+    let mut text = secrets.mask(&capped(&status.message));
     let class = Class::of(answer.status, &status.reason, &status.message, &details, subject);
     let after = answer
         .retry_after
         .or_else(|| (details.retry_after_seconds > 0).then(|| Duration::from_secs(details.retry_after_seconds)));
+    if let (Reason::Throttled, Some(level)) = (class.reason, answer.priority_level) {
+        text.push_str(&format!(" (the request's priority level has the uid {level})"));
+    }
     let failure = Failure {
         causes: details
             .causes
@@ -617,7 +622,11 @@ mod tests {
 
     fn judge(code: u16, body: &str) -> Verdict {
         let status = StatusCode::from_u16(code).unwrap();
-        answered(&subject(), &Answer { status, retry_after: None, body: body.as_bytes() }, &Secrets::default())
+        answered(
+            &subject(),
+            &Answer { status, retry_after: None, priority_level: None, body: body.as_bytes() },
+            &Secrets::default(),
+        )
     }
 
     fn status(reason: &str, message: &str, details: &str) -> String {
@@ -696,6 +705,7 @@ mod tests {
                 &Answer {
                     status: StatusCode::TOO_MANY_REQUESTS,
                     retry_after: Some(Duration::from_secs(seconds)),
+                    priority_level: Some("0a1b"),
                     body: b"",
                 },
                 &Secrets::default(),
@@ -704,7 +714,8 @@ mod tests {
         assert!(matches!(ask(2), Verdict::Again { after: Some(after), .. } if after.as_secs() == 2));
         let refused = ask(3600);
         assert_refused(&refused, Reason::Throttled);
-        assert!(matches!(refused, Verdict::Refused(failure) if failure.message.contains("3600 s")));
+        assert!(matches!(refused, Verdict::Refused(failure)
+            if failure.message.contains("3600 s") && failure.message.contains("uid 0a1b")));
     }
 
     #[test]

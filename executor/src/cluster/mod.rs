@@ -37,6 +37,11 @@ use crate::{
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
+/// Headers in which an API server names the flow schema and the priority level of a request
+/// (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/#diagnostics>).
+const FLOW_SCHEMA: &str = "x-kubernetes-pf-flowschema-uid";
+const PRIORITY_LEVEL: &str = "x-kubernetes-pf-prioritylevel-uid";
+
 /// A cluster that has been proven workable.
 pub(crate) struct Cluster {
     /// Its name in the plan.
@@ -121,7 +126,12 @@ pub(crate) struct Reply {
 impl Reply {
     /// The answer as far as it is classified.
     fn answer(&self) -> Answer<'_> {
-        Answer { status: self.status, retry_after: retry_after(&self.headers), body: &self.body }
+        Answer {
+            status: self.status,
+            retry_after: retry_after(&self.headers),
+            priority_level: uid(&self.headers, PRIORITY_LEVEL),
+            body: &self.body,
+        }
     }
 }
 
@@ -272,6 +282,8 @@ impl Cluster {
             { attributes::NAMESPACE } = target.namespace,
             { attributes::OBJECT_NAME } = target.name,
             { attributes::AUDIT_ID } = audit_id,
+            { attributes::FLOW_SCHEMA } = Empty,
+            { attributes::PRIORITY_LEVEL } = Empty,
         )
     }
 
@@ -336,6 +348,9 @@ fn record(span: &Span, method: &'static str, result: &Result<Reply, Unanswered>,
             if !reply.status.is_success() {
                 span.record(common::OTEL_STATUS_CODE, "error");
                 span.record(common::ERROR_TYPE, reply.status.as_str());
+                // Whose share of the server it was: what a person looks for who is throttled.
+                span.record(attributes::FLOW_SCHEMA, uid(&reply.headers, FLOW_SCHEMA));
+                span.record(attributes::PRIORITY_LEVEL, uid(&reply.headers, PRIORITY_LEVEL));
             }
         }
         Err(why) => {
@@ -384,6 +399,11 @@ fn warnings(headers: &HeaderMap) -> Vec<String> {
             None => value.to_owned(),
         })
         .collect()
+}
+
+/// A UID that the server put into a header of its answer.
+fn uid<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().filter(|uid| (1..=64).contains(&uid.len()))
 }
 
 /// How long the server asked to wait (RFC 9110 section 10.2.3, in seconds, as API servers send it).

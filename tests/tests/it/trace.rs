@@ -96,3 +96,22 @@ async fn runs_that_know_nothing_of_each_other_have_traces_of_their_own() {
     let (one, two) = tokio::join!(run("apart-one"), run("apart-two"));
     assert_ne!(one.unwrap().summary.trace_id, two.unwrap().summary.trace_id);
 }
+
+/// What a person needs who asks whose share of the server a request took: the UIDs of its flow schema and priority level.
+#[tokio::test]
+async fn a_refused_write_shows_the_priority_level_that_the_server_put_it_into() {
+    let pair = Pair::shared().await;
+    let configuration = r#"{"metadata": {"namespace": "default"}, "data": {"no key!": "x"}}"#;
+    let design = Design::new().component("traced-refused", ("v1", "ConfigMap"), &[], configuration);
+    let parent = TraceParent::random();
+    let client = pair.client().await.traced(parent.clone());
+    client.run(client::deploy(design.text(), &["east"]), vec![]).await.unwrap();
+    let complete = |trace: &Trace| trace.named("PATCH configmaps").count() == 1;
+    let trace = pair.world.jaeger().wait_for(parent.trace_id(), LIMIT, complete).await.unwrap();
+    let patch = trace.named("PATCH configmaps").next().unwrap();
+    assert_eq!(patch.attribute("http.response.status_code"), Some("422"));
+    for key in ["k8s.apf.flow_schema.uid", "k8s.apf.priority_level.uid"] {
+        let uid = patch.attribute(key).unwrap_or_else(|| panic!("no {key}:\n{}", trace.tree()));
+        assert_eq!(uid.len(), 36, "{key} is {uid}");
+    }
+}
