@@ -72,6 +72,9 @@ pub struct Args {
     /// Only these contestants [default: all].
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<Contestant>,
+    /// Measure nothing; write tables and charts of rates anew from the samples of an earlier run (`rates.csv`).
+    #[arg(long, value_name = "CSV")]
+    pub read: Option<PathBuf>,
     /// Where to write tables, charts and samples [default: target/compare].
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -92,9 +95,15 @@ pub fn main(args: Args) -> ExitCode {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let floor = programs::floor().await?;
     let out = args.out.clone().unwrap_or_else(|| crate::sandbox::target_folder().join("compare"));
     fs::create_dir_all(&out).with_context(|| format!("failed to create {}", out.display()))?;
+    if let Some(path) = &args.read {
+        let samples = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+        report(&samples.parse()?, &args.objects, &BTreeMap::new(), &out)?;
+        println!("written to {}", out.display());
+        return Ok(());
+    }
+    let floor = programs::floor().await?;
     let wanted = |part| args.parts.is_empty() || args.parts.contains(&part);
     if wanted(Part::Rates) {
         rates(&args, &floor, &out).await?;
@@ -119,15 +128,22 @@ async fn rates(args: &Args, floor: &Path, out: &Path) -> anyhow::Result<()> {
     let (everybody, missing) = with_tools(everybody).await;
     let mut samples = Samples::default();
     for &objects in objects {
-        let series = series(&everybody, objects, *rounds, floor, &mut samples).await;
-        // What was measured before something went wrong is worth keeping.
-        fs::write(out.join("rates.csv"), samples.csv())?;
-        series.with_context(|| format!("with {objects} objects"))?;
+        let series = series(&everybody, objects, *rounds, floor, &mut samples, out);
+        series.await.with_context(|| format!("with {objects} objects"))?;
     }
-    let text = report::text(&samples, objects, *rounds, &missing);
+    report(&samples, objects, &missing, out)
+}
+
+fn report(
+    samples: &Samples,
+    objects: &[usize],
+    missing: &BTreeMap<Contestant, String>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let text = report::text(samples, objects, missing);
     println!("{text}");
     fs::write(out.join("rates.md"), text)?;
-    fs::write(out.join("rates.svg"), report::chart(&samples, objects))?;
+    fs::write(out.join("rates.svg"), report::chart(samples, objects))?;
     Ok(())
 }
 
@@ -151,6 +167,7 @@ async fn series(
     rounds: usize,
     floor: &Path,
     samples: &mut Samples,
+    out: &Path,
 ) -> anyhow::Result<()> {
     eprintln!("{objects} objects: starting a control plane ...");
     let tools: Vec<Tool> = everybody.iter().filter_map(|who| who.tool()).collect();
@@ -176,10 +193,7 @@ async fn series(
     };
     let servers: Vec<u32> = cluster.pids().into_iter().chain([etcd]).collect();
     for round in 0..rounds {
-        // The order moves on, so that nobody always follows the same one.
-        let mut order: Vec<_> = everybody.to_vec();
-        order.rotate_left(round % everybody.len());
-        for who in order {
+        for who in order(everybody, round) {
             if who.is_default_setting() && (objects > FEW || round >= FEW_ROUNDS) {
                 continue;
             }
@@ -226,10 +240,26 @@ async fn series(
             }
             entrant.leave().await;
             work.clear(&admin).await?;
+            // What was measured before something goes wrong is worth keeping.
+            fs::write(out.join("rates.csv"), samples.csv())?;
         }
     }
     planner.stop().await;
     Ok(())
+}
+
+/// Who works when. The order moves on, so that nobody always follows the same one; and those whose ratio is near one work close
+/// together, since the machine's own speed moves within minutes.
+fn order(everybody: &[Contestant], round: usize) -> Vec<Contestant> {
+    let is_near =
+        |who: &Contestant| matches!(who, Contestant::Floor | Contestant::Switchyard | Contestant::SwitchyardTraced);
+    let (mut near, mut far): (Vec<_>, Vec<_>) = everybody.iter().copied().partition(is_near);
+    for part in [&mut near, &mut far] {
+        let turns = round % part.len().max(1);
+        part.rotate_left(turns);
+    }
+    near.extend(far);
+    near
 }
 
 /// Counts what was asked about objects of the work's kind, in whatever way.

@@ -10,15 +10,10 @@ use super::{
 };
 
 /// Writes one table for each number of objects, and what has to be known to read them.
-pub(super) fn text(
-    samples: &Samples,
-    objects: &[usize],
-    rounds: usize,
-    missing: &BTreeMap<Contestant, String>,
-) -> String {
+pub(super) fn text(samples: &Samples, objects: &[usize], missing: &BTreeMap<Contestant, String>) -> String {
     let mut out = String::new();
     for &objects in objects {
-        writeln!(out, "### {objects} objects, {rounds} rounds\n").expect(GROWS);
+        writeln!(out, "### {objects} objects, {} rounds\n", samples.rounds(objects)).expect(GROWS);
         out.push_str(&table(samples, objects).markdown());
         out.push('\n');
         out.push_str(&phases(samples, objects));

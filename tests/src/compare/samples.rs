@@ -1,5 +1,9 @@
 //! What was measured, and its statistics.
 
+use std::str::FromStr;
+
+use anyhow::{Context as _, ensure};
+
 use super::contestant::Contestant;
 
 /// One contestant's work, once.
@@ -103,18 +107,28 @@ impl Samples {
         Spread::of(self.of(who, objects, again).map(figure))
     }
 
-    /// Returns a contestant's median rate over the floor's median in the same rounds.
+    /// Returns a contestant's rate over another's: the median of what the rounds give, each by itself, since the machine's own speed
+    /// moves more between rounds than within one.
     pub fn ratio(&self, who: Contestant, other: Contestant, objects: usize, again: bool) -> Option<f64> {
-        let rounds: Vec<usize> = self.of(who, objects, again).map(|sample| sample.round).collect();
-        let others = self.of(other, objects, again).filter(|sample| rounds.contains(&sample.round));
-        let theirs = Spread::of(others.map(|sample| sample.rate))?;
-        Some(self.spread(who, objects, again, |sample| sample.rate)?.median / theirs.median)
+        let ratios = self.of(who, objects, again).filter_map(|sample| {
+            let beside = self.of(other, objects, again).find(|beside| beside.round == sample.round)?;
+            Some(sample.rate / beside.rate)
+        });
+        Some(Spread::of(ratios)?.median)
+    }
+
+    /// Returns how many rounds there were with so many objects.
+    pub fn rounds(&self, objects: usize) -> usize {
+        self.0
+            .iter()
+            .filter(|sample| sample.objects == objects)
+            .map(|sample| sample.round + 1)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Returns all of it as comma-separated values.
     pub fn csv(&self) -> String {
-        let head = "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others,caller_us,\
-                    planned_s,started_s,first_s,last_s\n";
         let lines = self.0.iter().map(|it| {
             let Sample { who, objects, round, again, rate, requests, client, planner, server, peak, spans_lost, others, caller, phases } =
                 it;
@@ -126,13 +140,105 @@ impl Samples {
                  {spans_lost},{others:.3},{caller:.1},{phases}\n"
             )
         });
-        std::iter::once(head.to_owned()).chain(lines).collect()
+        std::iter::once(format!("{HEAD}\n")).chain(lines).collect()
     }
+}
+
+const HEAD: &str = "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others,caller_us,\
+                    planned_s,started_s,first_s,last_s";
+
+/// Reads what [`Samples::csv`] wrote.
+impl FromStr for Samples {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let mut lines = text.lines();
+        ensure!(lines.next() == Some(HEAD), "these are not the samples of a comparison, or of another version of it");
+        let sample = |(index, line): (usize, &str)| sample(line).with_context(|| format!("line {} is odd", index + 2));
+        Ok(Self(lines.enumerate().map(sample).collect::<anyhow::Result<_>>()?))
+    }
+}
+
+fn sample(line: &str) -> anyhow::Result<Sample> {
+    let mut cells = line.split(',');
+    let mut cell = || cells.next().context("it is too short");
+    let mut sample = Sample {
+        who: cell()?.parse()?,
+        objects: cell()?.parse()?,
+        round: cell()?.parse()?,
+        again: cell()?.parse()?,
+        rate: cell()?.parse()?,
+        requests: cell()?.parse()?,
+        client: cell()?.parse()?,
+        planner: cell()?.parse()?,
+        server: cell()?.parse()?,
+        peak: cell()?.parse()?,
+        spans_lost: cell()?.parse()?,
+        others: cell()?.parse()?,
+        caller: cell()?.parse()?,
+        phases: None,
+    };
+    let planned = cell()?;
+    if !planned.is_empty() {
+        let planned = planned.parse()?;
+        sample.phases =
+            Some(Phases { planned, started: cell()?.parse()?, first: cell()?.parse()?, last: cell()?.parse()? });
+    }
+    Ok(sample)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn sample(who: Contestant, round: usize, rate: f64) -> Sample {
+        Sample {
+            who,
+            objects: 200,
+            round,
+            again: false,
+            rate,
+            requests: 1.0,
+            client: 2.5,
+            planner: 0.0,
+            server: 1500.0,
+            peak: 1e6,
+            spans_lost: 0,
+            others: 0.125,
+            caller: 4.0,
+            phases: None,
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_made_within_a_round() {
+        // The machine became slower, and both with it; in the last round one did not take part.
+        let rates = [(0, 1000.0, 900.0), (1, 500.0, 450.0), (2, 250.0, 225.0)];
+        let mut samples: Vec<_> = rates
+            .into_iter()
+            .flat_map(|(round, floor, ours)| {
+                [sample(Contestant::Floor, round, floor), sample(Contestant::Switchyard, round, ours)]
+            })
+            .collect();
+        samples.push(sample(Contestant::Switchyard, 3, 1.0));
+        let samples = Samples(samples);
+        assert_eq!(samples.ratio(Contestant::Switchyard, Contestant::Floor, 200, false), Some(0.9));
+        assert_eq!(samples.ratio(Contestant::Helm, Contestant::Floor, 200, false), None);
+        assert_eq!((samples.rounds(200), samples.rounds(1000)), (4, 0));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let phases = Some(Phases { planned: 0.0125, started: 0.025, first: 0.03, last: 0.5 });
+        let written = Samples(vec![
+            sample(Contestant::Floor, 0, 1000.5),
+            Sample { phases, again: true, ..sample(Contestant::Switchyard, 1, 900.0) },
+        ])
+        .csv();
+        assert_eq!(written.parse::<Samples>().unwrap().csv(), written);
+        assert!("who,objects\n".parse::<Samples>().is_err());
+        assert!(format!("{HEAD}\nfloor,200,0\n").parse::<Samples>().is_err());
+    }
 
     #[test]
     fn median_of_an_even_number_lies_between() {
