@@ -3,11 +3,13 @@
 use std::{fmt, str::FromStr};
 
 use anyhow::anyhow;
+use serde::{Deserialize, Serialize};
 
 use crate::sandbox::Tool;
 
 /// One who applies objects, in one setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Contestant {
     /// A bare loop of PATCHes, which nobody can beat.
     Floor,

@@ -1,13 +1,11 @@
 //! What was measured, and its statistics.
 
-use std::str::FromStr;
-
-use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
 
 /// One contestant's work, once.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Who worked.
     pub who: Contestant,
@@ -40,7 +38,7 @@ pub struct Sample {
 }
 
 /// How far a run was when, in seconds from the call of Plan.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// The whole plan was there.
     pub planned: f64,
@@ -86,8 +84,8 @@ impl Spread {
     }
 }
 
-/// Everything that was measured.
-#[derive(Debug, Clone, Default)]
+/// Everything that was measured. As JSON, a list of samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples(pub Vec<Sample>);
 
 impl Samples {
@@ -126,65 +124,6 @@ impl Samples {
             .max()
             .unwrap_or_default()
     }
-
-    /// Returns all of it as comma-separated values.
-    pub fn csv(&self) -> String {
-        let lines = self.0.iter().map(|it| {
-            let Sample { who, objects, round, again, rate, requests, client, planner, server, peak, spans_lost, others, caller, phases } =
-                it;
-            let phases = phases.map_or(",,,".to_owned(), |Phases { planned, started, first, last }| {
-                format!("{planned:.4},{started:.4},{first:.4},{last:.4}")
-            });
-            format!(
-                "{who},{objects},{round},{again},{rate:.1},{requests:.3},{client:.1},{planner:.1},{server:.1},{peak:.0},\
-                 {spans_lost},{others:.3},{caller:.1},{phases}\n"
-            )
-        });
-        std::iter::once(format!("{HEAD}\n")).chain(lines).collect()
-    }
-}
-
-const HEAD: &str = "who,objects,round,again,rate,requests,client_us,planner_us,server_us,peak_bytes,spans_lost,others,caller_us,\
-                    planned_s,started_s,first_s,last_s";
-
-/// Reads what [`Samples::csv`] wrote.
-impl FromStr for Samples {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        let mut lines = text.lines();
-        ensure!(lines.next() == Some(HEAD), "these are not the samples of a comparison, or of another version of it");
-        let sample = |(index, line): (usize, &str)| sample(line).with_context(|| format!("line {} is odd", index + 2));
-        Ok(Self(lines.enumerate().map(sample).collect::<anyhow::Result<_>>()?))
-    }
-}
-
-fn sample(line: &str) -> anyhow::Result<Sample> {
-    let mut cells = line.split(',');
-    let mut cell = || cells.next().context("it is too short");
-    let mut sample = Sample {
-        who: cell()?.parse()?,
-        objects: cell()?.parse()?,
-        round: cell()?.parse()?,
-        again: cell()?.parse()?,
-        rate: cell()?.parse()?,
-        requests: cell()?.parse()?,
-        client: cell()?.parse()?,
-        planner: cell()?.parse()?,
-        server: cell()?.parse()?,
-        peak: cell()?.parse()?,
-        spans_lost: cell()?.parse()?,
-        others: cell()?.parse()?,
-        caller: cell()?.parse()?,
-        phases: None,
-    };
-    let planned = cell()?;
-    if !planned.is_empty() {
-        let planned = planned.parse()?;
-        sample.phases =
-            Some(Phases { planned, started: cell()?.parse()?, first: cell()?.parse()?, last: cell()?.parse()? });
-    }
-    Ok(sample)
 }
 
 #[cfg(test)]
@@ -230,14 +169,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let phases = Some(Phases { planned: 0.0125, started: 0.025, first: 0.03, last: 0.5 });
-        let written = Samples(vec![
-            sample(Contestant::Floor, 0, 1000.5),
-            Sample { phases, again: true, ..sample(Contestant::Switchyard, 1, 900.0) },
-        ])
-        .csv();
-        assert_eq!(written.parse::<Samples>().unwrap().csv(), written);
-        assert!("who,objects\n".parse::<Samples>().is_err());
-        assert!(format!("{HEAD}\nfloor,200,0\n").parse::<Samples>().is_err());
+        let all = Contestant::ALL.map(|who| Sample { phases, again: true, ..sample(who, 1, 900.5) });
+        let written = Samples(all.into_iter().chain([sample(Contestant::Floor, 0, 0.1)]).collect());
+        let text = serde_json::to_string(&written).unwrap();
+        assert_eq!(serde_json::from_str::<Samples>(&text).unwrap(), written);
+        // One name for one contestant, here and on the command line.
+        assert!(Contestant::ALL.iter().all(|who| text.contains(&format!("\"who\":\"{who}\""))));
     }
 
     #[test]
