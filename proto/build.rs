@@ -31,14 +31,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".meshes.ProvisionRequest",
         ])
         .compile_fds(compiler.file_descriptor_set())?;
-    // Servers once more, whose events are kept and not copied (see `Kept`); everything else is what was generated above.
-    let serving = out.join("serving");
-    fs::create_dir_all(&serving)?;
+    // The executor's server once more, whose events are kept and not copied (see `Kept`); its messages are those from above.
+    let mut serving = compiler.file_descriptor_set();
+    serving.file.retain(|file| file.name() == "switchyard/v1/executor_service.proto");
+    let folder = out.join("serving");
+    fs::create_dir_all(&folder)?;
     tonic_prost_build::configure()
         .build_client(false)
         .extern_path(".switchyard.v1", "crate::v1")
         .extern_path(".switchyard.v1.ExecuteResponse", "crate::Kept<crate::v1::ExecuteResponse>")
-        .out_dir(serving)
-        .compile_fds(compiler.file_descriptor_set())?;
+        .out_dir(folder)
+        .compile_fds(serving)?;
     Ok(())
 }

@@ -16,7 +16,7 @@ pub mod v1 {
     tonic::include_proto!("switchyard.v1");
 }
 
-/// The servers of `switchyard.v1` whose events are [`Kept`]: for who keeps an event and sends it to several.
+/// The executor's server with events that are [`Kept`]: for who keeps an event and sends it to several.
 #[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]
 pub mod serving {
     include!(concat!(env!("OUT_DIR"), "/serving/switchyard.v1.rs"));
