@@ -8,7 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use switchyard_proto::v1::{self, execute_response::Event};
+use switchyard_proto::v1::{self, execute_response::Event, executor_service_client::ExecutorServiceClient};
+use tonic::transport::Channel;
 
 use super::{
     contestant::Contestant,
@@ -160,34 +161,45 @@ impl Services {
         }
         Ok(spent)
     }
-}
 
-impl Services {
     async fn apply_unread(&mut self, work: &Work, place: &Place<'_>) -> anyhow::Result<u64> {
-        const LOOK: Duration = Duration::from_millis(100);
         let pid = self.executor.process().id();
         usage::forget_peak(pid);
-        let names: Vec<&str> = place.clusters.iter().map(|(name, ..)| name.as_str()).collect();
-        let access = place.clusters.iter().map(|(name, _, text)| client::kubeconfig(name, text.as_str())).collect();
-        let plan = self.client.plan(client::deploy(work.design(), &names)).await?;
-        let mut events = self.client.execute(plan, access).await?;
+        let (request, access) = asked(work, place);
+        let plan = self.client.plan(request).await?;
+        let events = self.client.execute(plan, access).await?;
         // By a connection of its own: what is not read fills the other one.
-        let mut watcher = Client::connect(place.planner, &self.executor.url()).await?.executor();
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let runs = watcher.list_runs(v1::ListRunsRequest {}).await?.into_inner().runs;
-            if runs.first().is_some_and(|run| run.finished.is_some()) {
-                break;
-            }
-        }
+        let watcher = Client::connect(place.planner, &self.executor.url()).await?.executor();
+        tokio::time::timeout(LIMIT, until_ended(watcher)).await.context("the run did not end")??;
         let peak = usage::peak(pid);
-        let mut results = 0;
-        while let Some(event) = events.next().await? {
-            results += usize::from(matches!(event.event, Some(Event::TargetResult(_))));
-        }
-        let expected = work.objects * names.len();
+        let outcome = events.finish().await?;
+        ensure!(
+            outcome.summary.verdict() == v1::Verdict::Succeeded,
+            "the run did not succeed: {:?}",
+            outcome.summary.counts
+        );
+        let (results, expected) = (outcome.targets().count(), work.objects * place.clusters.len());
         ensure!(results == expected, "{results} of {expected} results were kept for the caller");
         Ok(peak)
+    }
+}
+
+/// What is asked of planner and executor.
+fn asked(work: &Work, place: &Place<'_>) -> (v1::PlanRequest, Vec<v1::ClusterAccess>) {
+    let names: Vec<&str> = place.clusters.iter().map(|(name, ..)| name.as_str()).collect();
+    let access = place.clusters.iter().map(|(name, _, text)| client::kubeconfig(name, text.as_str())).collect();
+    (client::deploy(work.design(), &names), access)
+}
+
+/// Waits until the executor's only run has ended.
+async fn until_ended(mut executor: ExecutorServiceClient<Channel>) -> anyhow::Result<()> {
+    const LOOK: Duration = Duration::from_millis(100);
+    loop {
+        let runs = executor.list_runs(v1::ListRunsRequest {}).await?.into_inner().runs;
+        if runs.first().is_some_and(|run| run.finished.is_some()) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -286,9 +298,7 @@ struct Told {
 
 /// Plans and executes, and reads every event.
 async fn deploy(client: &Client, work: &Work, place: &Place<'_>, again: bool) -> anyhow::Result<Told> {
-    let names: Vec<&str> = place.clusters.iter().map(|(name, ..)| name.as_str()).collect();
-    let request = client::deploy(work.design(), &names);
-    let access = place.clusters.iter().map(|(name, _, text)| client::kubeconfig(name, text.as_str())).collect();
+    let (request, access) = asked(work, place);
 
     let began = Instant::now();
     let plan = client.plan(request).await?;
@@ -322,7 +332,7 @@ async fn deploy(client: &Client, work: &Work, place: &Place<'_>, again: bool) ->
     let seconds = now();
     let summary = summary.context("no summary came")?;
     ensure!(summary.verdict() == v1::Verdict::Succeeded, "the run did not succeed: {:?}", summary.counts);
-    let expected = if again { work.objects * names.len() } else { 0 };
+    let expected = if again { work.objects * place.clusters.len() } else { 0 };
     ensure!(unchanged == expected, "{unchanged} of {expected} objects were unchanged");
     Ok(Told { seconds, trace_id, clusters, phases })
 }
