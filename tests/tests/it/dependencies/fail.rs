@@ -141,7 +141,7 @@ async fn pending_release_is_told_and_left_alone() {
     let name = unique("pending");
     let chart = Chart::new(&name).endless_hook();
     let url = stand.registry.push(&chart).await.unwrap();
-    let mut child = install_by_hand(stand, &chart, &namespace, &[]).await;
+    let (mut child, _files) = install_by_hand(stand, &chart, &namespace, &[]).await;
     child.kill().unwrap();
     child.wait().unwrap();
     let design = Design::new().needs("m", "a", &namespace, &[]);

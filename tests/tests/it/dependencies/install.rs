@@ -198,7 +198,8 @@ async fn release_that_somebody_else_installed_is_left_as_it_is() {
     let name = unique("by-hand");
     let chart = Chart::new(&name).config_map("settings", "a");
     let url = stand.registry.push(&chart).await.unwrap();
-    install_by_hand(stand, &chart, &namespace, &[]).await.wait().unwrap();
+    let (mut helm, _files) = install_by_hand(stand, &chart, &namespace, &[]).await;
+    assert!(helm.wait().unwrap().success());
     let design = Design::new().needs("m", "component", &namespace, &[]);
     let request = deploy(&design, &["east"], &[("m", &url, "")]);
     let outcome = stand.run(request.clone()).await;
@@ -320,13 +321,13 @@ async fn what_helm_does_is_in_the_trace() {
     assert_eq!(trace.named("helm pull").count(), 1);
 }
 
-/// Runs helm as a person would.
+/// Runs helm as a person would. It reads the files that come with it as long as it runs.
 pub(super) async fn install_by_hand(
     stand: &Stand,
     chart: &Chart,
     namespace: &str,
     flags: &[&str],
-) -> std::process::Child {
+) -> (std::process::Child, Folder) {
     let (path, folder) = chart.package().await.unwrap();
     let kubeconfig = folder.write("kubeconfig", &stand.pair.world.east().kubeconfig_admin().to_string()).unwrap();
     let name = path.file_stem().unwrap().to_string_lossy().replace("-1.0.0", "");
@@ -334,9 +335,8 @@ pub(super) async fn install_by_hand(
     command.arg("install").arg(name).arg(&path).args(["--namespace", namespace, "--kubeconfig"]).arg(kubeconfig);
     command.args(flags).env("HOME", folder.path()).stdout(std::process::Stdio::null());
     let child = command.spawn().unwrap();
-    // Helm reads both files before it does anything else; the record shows that it has.
     wait_for_any_release(stand.pair.world.east(), namespace).await;
-    child
+    (child, folder)
 }
 
 async fn wait_for_any_release(cluster: &Cluster, namespace: &str) {
