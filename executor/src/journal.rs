@@ -62,6 +62,11 @@ impl Journal {
         self.progress.send_if_modified(|progress| std::mem::replace(&mut progress.length, length) != length);
     }
 
+    /// Whether something was added that was not told.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.progress.borrow().length < self.events().len()
+    }
+
     /// Nothing more will come.
     pub(crate) fn close(&self) {
         self.tell();

@@ -26,6 +26,7 @@ mod runs;
 mod schedule;
 mod service;
 mod session;
+mod together;
 mod verdict;
 
 use std::{

@@ -9,12 +9,13 @@ use std::{
     convert::Infallible,
     future::Future,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt};
 use switchyard_proto::v1::{self, execute_response::Event as Entry};
 use switchyard_service::attributes as common;
 use tokio::{sync::mpsc, time::Instant};
@@ -30,6 +31,7 @@ use crate::{
     plan::Plan,
     report::{self, About, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
+    together::Together,
     verdict::{Failure, Reason, Verdict},
 };
 
@@ -68,6 +70,8 @@ pub(crate) async fn run<F: Fulfil>(
 ) -> Finished {
     let mut driver = Driver::new(plan, fulfil, limits, identity, journal, control);
     driver.feed(Event::Begin);
+    let journal = driver.journal.clone();
+    let mut telling = pin!(tell(&journal));
     while !driver.finished {
         let event = tokio::select! {
             // A cancel must not wait behind a flood of results.
@@ -76,7 +80,7 @@ pub(crate) async fn run<F: Fulfil>(
             Some(worked) = driver.at_work.next() => driver.worked(worked),
             () = sleep_until(driver.timers.peek()) => driver.woken(),
             // Nothing is ready: the moment to tell what has happened.
-            never = tell(&driver.journal) => match never {},
+            never = &mut telling => match never {},
         };
         driver.feed(event);
     }
@@ -85,12 +89,22 @@ pub(crate) async fn run<F: Fulfil>(
     driver.summarise()
 }
 
-/// Tells the journal's readers each time that it is looked at, and never ends.
-fn tell(journal: &Journal) -> impl Future<Output = Infallible> {
-    std::future::poll_fn(|_| {
-        journal.tell();
-        Poll::Pending
-    })
+/// Tells the journal's readers what has happened, whenever it is looked at for the second time since: first those have their turn
+/// who send what the run has just asked for. Never ends.
+async fn tell(journal: &Journal) -> Infallible {
+    loop {
+        if journal.has_untold() {
+            tokio::task::yield_now().await;
+            journal.tell();
+        }
+        pending_once().await;
+    }
+}
+
+/// Is pending when it is looked at for the first time.
+async fn pending_once() {
+    let mut looked = false;
+    std::future::poll_fn(|_| if std::mem::replace(&mut looked, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 async fn sleep_until(timer: Option<&Reverse<Timer>>) {
@@ -149,7 +163,7 @@ enum Work {
 }
 
 /// A unit that is worked on, and what came of it; nothing if that ended by a panic.
-type AtWork = BoxFuture<'static, (StepIx, Lane, Work, Option<Worked>)>;
+type AtWork = (StepIx, Lane, Work, Option<Worked>);
 
 /// What work on a unit came to.
 struct Worked {
@@ -170,7 +184,7 @@ struct Driver<F> {
     limits: Vec<Limit>,
     /// Not tasks of their own: answers that come together are followed by requests that go out together, which costs both sides
     /// less, and nothing has to move between threads.
-    at_work: FuturesUnordered<AtWork>,
+    at_work: Together<AtWork>,
     timers: BinaryHeap<Reverse<Timer>>,
     open: HashMap<StepIx, Open>,
     ended: Vec<Option<Ended>>,
@@ -215,7 +229,7 @@ impl<F: Fulfil> Driver<F> {
         Self {
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
-            at_work: FuturesUnordered::new(),
+            at_work: Together::new(),
             timers: BinaryHeap::new(),
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
@@ -348,7 +362,7 @@ impl<F: Fulfil> Driver<F> {
         missing.collect()
     }
 
-    fn worked(&mut self, (step, lane, work, worked): (StepIx, Lane, Work, Option<Worked>)) -> Event {
+    fn worked(&mut self, (step, lane, work, worked): AtWork) -> Event {
         let worked = worked.unwrap_or_else(|| self.panicked(step, work));
         let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
         open.needs.extend(worked.needs);

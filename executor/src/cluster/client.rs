@@ -5,18 +5,19 @@
 //! client hands each request to a task of its own; here it goes straight to the connection.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{Request, Response, Uri};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, rt::Executor};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
+    rt::TokioTimer,
 };
 use kube::{
     Config,
@@ -24,7 +25,8 @@ use kube::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-use super::breaker::Breaker;
+use super::{breaker::Breaker, cork::Corked};
+use crate::together::{Spawner, Together};
 
 /// How long a connection may take, TLS included. A cluster across an ocean needs about one second.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,7 +72,7 @@ pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -
         Version::Http1 => builder.enable_http1().wrap_connector(http),
         Version::Http2 => builder.enable_http2().wrap_connector(http),
     };
-    let mut hyper = HyperClient::builder(TokioExecutor::new());
+    let mut hyper = HyperClient::builder(OneTask::start());
     hyper.pool_timer(TokioTimer::new()).timer(TokioTimer::new());
     if version == Version::Http2 {
         hyper
@@ -90,6 +92,29 @@ pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -
     Ok(Client(BoxCloneSyncService::new(service)))
 }
 
+/// Where hyper spawns what a client's connections are made of: all in one task. hyper splits the work of an HTTP/2 connection among
+/// futures, one that takes requests in, one that reads and writes, two for each request. In one task, what they have to send at
+/// one moment goes out in [one piece](Corked).
+#[derive(Clone, Debug)]
+struct OneTask(Spawner<()>);
+
+impl OneTask {
+    /// Starts the task, which ends when the connections have ended and nobody can make new ones.
+    fn start() -> Self {
+        let mut together = Together::new();
+        let spawner = together.spawner();
+        tokio::spawn(async move { while together.next().await.is_some() {} });
+        Self(spawner)
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for OneTask {
+    fn execute(&self, future: F) {
+        // As with tasks, a panic ends the one future.
+        self.0.spawn(AssertUnwindSafe(future).catch_unwind().map(drop).boxed());
+    }
+}
+
 /// Dials, unless the breaker says that dialling is useless for now, and tells the breaker how it went (case 90).
 #[derive(Clone)]
 struct Dial {
@@ -98,7 +123,7 @@ struct Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = <HttpsConnector<HttpConnector> as Service<Uri>>::Response;
+    type Response = Corked<<HttpsConnector<HttpConnector> as Service<Uri>>::Response>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -121,7 +146,7 @@ impl Service<Uri> for Dial {
                 Ok(_) => breaker.closed(),
                 Err(error) => breaker.failed(innermost(&**error)),
             }
-            outcome
+            outcome.map(Corked::new)
         })
     }
 }

@@ -296,3 +296,18 @@ async fn empty_plan_ends_with_an_empty_summary() {
     assert_eq!(told.summary.verdict(), RunVerdict::Succeeded);
     assert!(told.summary.rows.is_empty() && told.summary.complete);
 }
+
+#[tokio::test]
+async fn others_have_their_turn_before_what_happened_is_told() {
+    let journal = Journal::new();
+    let mut reader = journal.read(0);
+    let mut telling = pin!(super::tell(&journal));
+    assert!(futures::poll!(&mut telling).is_pending());
+    for _ in 0..3 {
+        journal.append(Entry::StepStarted(v1::StepStarted::default()));
+        assert!(futures::poll!(&mut telling).is_pending());
+        assert!(reader.next().now_or_never().is_none(), "the run's requests go out first");
+        assert!(futures::poll!(&mut telling).is_pending());
+        assert_eq!(reader.next().now_or_never().flatten().map(|events| events.len()), Some(1));
+    }
+}
