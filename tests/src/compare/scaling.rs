@@ -105,7 +105,7 @@ impl Ground<'_> {
                     ("floor, one by one", Contestant::Floor, Shape::Flat, 1),
                     ("chain", Contestant::Switchyard, Shape::Chain, 0),
                 ];
-                for (name, who, shape, in_flight) in all {
+                for (name, who, shape, in_flight) in turned(all, round) {
                     let one_by_one = shape == Shape::Chain || in_flight == 1;
                     if one_by_one && objects > LONGEST_CHAIN {
                         continue;
@@ -150,7 +150,8 @@ impl Ground<'_> {
         let known: Vec<_> = all.iter().map(|cluster| self.known(cluster)).collect::<anyhow::Result<_>>()?;
         for round in 0..figures.rounds {
             for number in CLUSTERS {
-                for (name, who) in [("floor", Contestant::Floor), ("switchyard", Contestant::Switchyard)] {
+                let both = [("floor", Contestant::Floor), ("switchyard", Contestant::Switchyard)];
+                for (name, who) in turned(both, round) {
                     let work =
                         Work { namespace: format!("{name}-{number}-{round}"), objects: EACH, shape: Shape::Flat };
                     let spent = self.run(who, &work, &all[..number], &known[..number], IN_FLIGHT).await?;
@@ -237,7 +238,9 @@ impl Figures {
             let spread = |name| Spread::of(self.components.get(&(name, objects))?.iter().copied());
             let mut row = vec![objects.to_string()];
             row.extend(names.map(|name| spread(name).map_or("–".to_owned(), three)));
-            row.push(ratio(spread("chain"), spread("floor, one by one")));
+            let [chain, floor] = ["chain", "floor, one by one"]
+                .map(|name| self.components.get(&(name, objects)).map_or(&[][..], Vec::as_slice));
+            row.push(ratio(chain, floor));
             table.row(row);
         }
         writeln!(out, "{}", table.markdown()).expect(GROWS);
@@ -251,18 +254,18 @@ impl Figures {
         let mut table =
             Table::new(&["clusters", "floor", "Switchyard", "floor objects/s", "Switchyard objects/s", "of floor"]);
         for number in CLUSTERS {
-            let spread = |floor| Spread::of(self.clusters.get(&(floor, number))?.iter().copied());
+            let of = |floor| self.clusters.get(&(floor, number)).map_or(&[][..], Vec::as_slice);
             let rate = |spread: Option<Spread>| {
                 spread.map_or("–".to_owned(), |spread| format!("{:.0}", (EACH * number) as f64 / spread.median))
             };
-            let (floor, ours) = (spread(true), spread(false));
+            let [floor, ours] = [true, false].map(|floor| Spread::of(of(floor).iter().copied()));
             table.row([
                 number.to_string(),
                 floor.map_or("–".to_owned(), three),
                 ours.map_or("–".to_owned(), three),
                 rate(floor),
                 rate(ours),
-                ratio(floor, ours),
+                ratio(of(true), of(false)),
             ]);
         }
         writeln!(out, "{EACH} objects on each cluster:\n\n{}", table.markdown()).expect(GROWS);
@@ -271,13 +274,13 @@ impl Figures {
         let mut table =
             Table::new(&["four fast clusters", "run began after", "done after", "over alone", "over the row above"]);
         for (index, beside) in BESIDE.into_iter().enumerate() {
-            let done = of(&self.fast[index]);
+            let done = &self.fast[index];
             table.row([
                 beside.to_owned(),
                 cell(of(&self.fast_began[index])),
-                cell(done),
-                ratio(done, of(&self.fast[0])),
-                ratio(done, index.checked_sub(1).and_then(|above| of(&self.fast[above]))),
+                cell(of(done)),
+                ratio(done, &self.fast[0]),
+                index.checked_sub(1).map_or("–".to_owned(), |above| ratio(done, &self.fast[above])),
             ]);
         }
         let nothing = String::new;
@@ -347,9 +350,16 @@ fn three(Spread { least, median, most }: Spread) -> String {
     format!("{least:.2} · {median:.2} · {most:.2}")
 }
 
-fn ratio(over: Option<Spread>, under: Option<Spread>) -> String {
-    match (over, under) {
-        (Some(over), Some(under)) => format!("{:.2}", over.median / under.median),
-        _ => "–".to_owned(),
+/// The median of what the rounds give, each by itself, as with rates.
+fn ratio(over: &[f64], under: &[f64]) -> String {
+    let ratios = over.iter().zip(under).map(|(over, under)| over / under);
+    Spread::of(ratios).map_or("–".to_owned(), |ratio| format!("{:.2}", ratio.median))
+}
+
+/// The other way round in every other round, so that nobody is always first.
+fn turned<T, const N: usize>(mut all: [T; N], round: usize) -> [T; N] {
+    if round % 2 == 1 {
+        all.reverse();
     }
+    all
 }
