@@ -25,7 +25,7 @@ use kube::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 
-use super::{breaker::Breaker, cork::Corked};
+use super::breaker::Breaker;
 use crate::together::{Spawner, Together};
 
 /// How long a connection may take, TLS included. A cluster across an ocean needs about one second.
@@ -93,8 +93,8 @@ pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -
 }
 
 /// Where hyper spawns what a client's connections are made of: all in one task. hyper splits the work of an HTTP/2 connection among
-/// futures, one that takes requests in, one that reads and writes, two for each request. In one task, what they have to send at
-/// one moment goes out in [one piece](Corked).
+/// futures, one that takes requests in, one that reads and writes, two for each request. As tasks of their own they wake threads
+/// for one another, several times a request.
 #[derive(Clone, Debug)]
 struct OneTask(Spawner<()>);
 
@@ -123,7 +123,7 @@ struct Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = Corked<<HttpsConnector<HttpConnector> as Service<Uri>>::Response>;
+    type Response = <HttpsConnector<HttpConnector> as Service<Uri>>::Response;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -146,7 +146,7 @@ impl Service<Uri> for Dial {
                 Ok(_) => breaker.closed(),
                 Err(error) => breaker.failed(innermost(&**error)),
             }
-            outcome.map(Corked::new)
+            outcome
         })
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod apply;
 mod breaker;
 mod client;
 mod contents;
-mod cork;
 pub(crate) mod definition;
 pub(crate) mod discovery;
 pub(crate) mod lease;
