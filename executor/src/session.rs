@@ -93,7 +93,7 @@ impl Session {
             None => Span::current(),
             Some(Unparented(span)) => {
                 if let Ok(accepted) = &received {
-                    telemetry::set_parent_from_traceparent(&span, &accepted.plan.traceparent);
+                    telemetry::set_parent_from_plan(&span, &accepted.plan.traceparent);
                 }
                 span
             }

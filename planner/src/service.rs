@@ -45,7 +45,7 @@ impl PlannerService for Planner {
 
     async fn plan(&self, request: Request<PlanRequest>) -> Result<Response<PlanStream>, Status> {
         let request = request.into_inner();
-        let traceparent = telemetry::current_traceparent().unwrap_or_default();
+        let traceparent = telemetry::traceparent_for_plan().unwrap_or_default();
         let registry = self.registry.now();
         let limits = self.limits;
         let permit = Arc::clone(&self.working).acquire_owned().await.map_err(|_| status::internal().into_status())?;

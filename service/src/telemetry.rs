@@ -1,7 +1,9 @@
 //! Logs and traces: set up once by [`init`], shut down once by the [`Guard`].
 //!
 //! Traces are configured by the standard `OTEL_*` variables and nothing else. Without an endpoint nothing is exported,
-//! but calls and runs still have ids: a `traceparent` that comes in is continued, and what goes out can be joined by others.
+//! but calls and runs still have ids: a `traceparent` that comes in is continued, and what goes out can be joined by others. It is
+//! marked as sampled only if a caller says that somebody records it: an API server makes spans of its own for what is sampled,
+//! which costs it a tenth of a write.
 //!
 //! Spans of which there are many (steps, requests) are of level DEBUG. They are made when they are exported or when `--log`
 //! asks for them; otherwise nobody would see them, and making them is a fifth of what a component costs.
@@ -13,11 +15,15 @@ mod quiet;
 
 use std::{
     io::{self, IsTerminal},
+    sync::OnceLock,
     time::Duration,
 };
 
 use opentelemetry::{KeyValue, trace::TracerProvider};
-use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{Sampler, SdkTracerProvider},
+};
 use tracing::{Level, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt};
 
@@ -29,7 +35,7 @@ use crate::{
 
 pub(crate) use context::set_parent;
 pub use context::{
-    current_traceparent, inject, inject_metadata, set_parent_from_metadata, set_parent_from_traceparent, trace_id_of,
+    inject, inject_metadata, set_parent_from_metadata, set_parent_from_plan, trace_id_of, traceparent_for_plan,
     traceparent_of,
 };
 
@@ -39,6 +45,13 @@ pub const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 /// What does not go into traces. The exporter speaks gRPC itself: with its own libraries let in it would export its own
 /// exporting, for ever.
 const UNTRACED: [&str; 6] = ["h2", "hyper", "hyper_util", "tonic", "tower", "opentelemetry"];
+
+/// Whether spans leave this process. Where nobody has set that up, as in tests, they are taken to.
+static EXPORTS: OnceLock<bool> = OnceLock::new();
+
+fn exports() -> bool {
+    EXPORTS.get().copied().unwrap_or(true)
+}
 
 /// Owns the tracer provider. Whoever holds it calls [`shutdown`](Self::shutdown) last, on every way out.
 #[derive(Debug)]
@@ -57,12 +70,14 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
     };
     let exporting = exporter.is_some();
     let mut provider = SdkTracerProvider::builder().with_resource(resource(program));
-    if let Some(exporter) = exporter {
-        provider = provider.with_batch_exporter(exporter);
-    }
+    provider = match exporter {
+        Some(exporter) => provider.with_batch_exporter(exporter),
+        None => provider.with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOff))),
+    };
     let provider = provider.build();
 
     let logs = logs(args).with_filter(quiet::Quiet::new(args.log.to_env_filter()));
+    EXPORTS.get_or_init(|| exporting);
     let spans = if exporting { Level::DEBUG } else { Level::INFO };
     let installed = tracing_subscriber::registry().with(logs).with(layer(&provider, spans)).try_init();
     match trouble {

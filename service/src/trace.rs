@@ -85,7 +85,7 @@ where
 
 /// The span of a call that named no parent in its metadata and may name one in its first message: an extension of the request.
 ///
-/// The handler gives it that parent with [`telemetry::set_parent_from_traceparent`], or none, and only then enters it.
+/// The handler gives it that parent with [`telemetry::set_parent_from_plan`], or none, and only then enters it.
 #[derive(Debug, Clone)]
 pub struct Unparented(pub Span);
 

@@ -170,7 +170,7 @@ async fn outgoing_calls_carry_the_span_they_belong_to() {
     LazyLock::force(&EXPORTER);
     let trace = "000000000000000000000000000000dd";
     let span = tracing::info_span!("outgoing");
-    telemetry::set_parent_from_traceparent(&span, &format!("00-{trace}-b7ad6b7169203331-01"));
+    telemetry::set_parent_from_plan(&span, &format!("00-{trace}-b7ad6b7169203331-01"));
 
     let mut headers = http::HeaderMap::new();
     telemetry::inject(&span, &mut headers);
@@ -184,5 +184,5 @@ async fn outgoing_calls_carry_the_span_they_belong_to() {
     assert!(!headers.contains_key("tracestate"));
     assert_eq!(metadata.get("traceparent").unwrap(), traceparent.as_str());
     assert_eq!(telemetry::trace_id_of(&span).unwrap(), trace);
-    assert_eq!(span.in_scope(telemetry::current_traceparent), Some(traceparent));
+    assert_eq!(span.in_scope(telemetry::traceparent_for_plan), Some(traceparent));
 }

@@ -1,5 +1,7 @@
 //! Carrying a trace across a process boundary: W3C `traceparent` in and out.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
     Context,
@@ -19,20 +21,32 @@ pub fn set_parent_from_metadata(span: &Span, metadata: &MetadataMap) {
     set_parent(span, metadata.as_ref());
 }
 
-/// Continues the trace that `traceparent` names. To be called before `span` is entered.
+/// Continues the trace that a plan's `traceparent` names. To be called before `span` is entered.
 ///
-/// A malformed or empty one is no error: `span` then keeps the parent it has, or starts a trace.
-pub fn set_parent_from_traceparent(span: &Span, traceparent: &str) {
+/// A malformed or empty one is no error: `span` then keeps the parent it has, or starts a trace. Whether the trace is recorded is
+/// for this process to say, if it exports spans: a planner that exports none cannot tell.
+pub fn set_parent_from_plan(span: &Span, traceparent: &str) {
+    let traceparent = if super::exports() { Cow::Borrowed(traceparent) } else { marked(traceparent, "00") };
     let mut headers = HeaderMap::with_capacity(1);
-    if let Ok(value) = HeaderValue::from_str(traceparent) {
+    if let Ok(value) = HeaderValue::from_str(&traceparent) {
         headers.insert(HeaderName::from_static(TRACEPARENT), value);
     }
     set_parent(span, &headers);
 }
 
-/// Gives the `traceparent` that makes another program continue the current span.
-pub fn current_traceparent() -> Option<String> {
-    traceparent_of(&Span::current())
+/// Gives the `traceparent` by which whoever carries a plan out continues the current span. Where spans are not exported it leaves
+/// open whether the trace is recorded.
+pub fn traceparent_for_plan() -> Option<String> {
+    let traceparent = traceparent_of(&Span::current())?;
+    Some(if super::exports() { traceparent } else { marked(&traceparent, "01").into_owned() })
+}
+
+/// The same with other flags; what is not well formed stays as it is.
+fn marked<'a>(traceparent: &'a str, flags: &str) -> Cow<'a, str> {
+    match traceparent.rsplit_once('-') {
+        Some((rest, _)) if is_well_formed(traceparent) => format!("{rest}-{flags}").into(),
+        _ => traceparent.into(),
+    }
 }
 
 /// Gives the `traceparent` that makes another program continue `span`. None when no subscriber traces it.
@@ -136,7 +150,16 @@ impl Extractor for HeadersRead<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_well_formed;
+    use super::{is_well_formed, marked};
+
+    #[test]
+    fn only_flags_are_marked() {
+        let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(marked(traceparent, "00"), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00");
+        for odd in ["", "nonsense", "00-1-1-01"] {
+            assert_eq!(marked(odd, "00"), odd);
+        }
+    }
 
     #[test]
     fn only_whole_traceparents_are_taken() {
