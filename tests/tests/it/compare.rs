@@ -65,6 +65,57 @@ async fn component_costs_one_request_and_a_run_at_most_a_dozen_more() -> anyhow:
     Ok(())
 }
 
+/// What the API server does for a component is what it does for a bare PATCH: its allocations tell, which vary by a few in a
+/// hundred. A `traceparent` that is marked as sampled though nobody records it costs a fifth more of them.
+#[tokio::test]
+async fn component_costs_the_api_server_what_a_bare_patch_does() -> anyhow::Result<()> {
+    /// So many that what a run costs once does not show.
+    const OBJECTS: usize = 1000;
+    let control_plane = ControlPlane::builder().start().await?;
+    let cluster = control_plane.first();
+    let admin = cluster.client().await?;
+    let folder = Folder::new("compare-allocations")?;
+    let kubeconfig = cluster.kubeconfig_admin().to_string();
+    let file = folder.write("kubeconfig", &kubeconfig)?;
+    let planner = Program::Planner.prepare().start().await?;
+    let executor = Program::Executor.prepare().start().await?;
+    let client = Client::connect(&planner.url(), &executor.url()).await?;
+    let program = programs::floor().await?;
+
+    let work = Work { namespace: "floor".to_owned(), objects: OBJECTS, shape: Shape::Flat };
+    work.prepare(&admin).await?;
+    let objects = folder.write("objects", &work.lines())?;
+    let before = allocations(cluster).await?;
+    let status = Command::new(program).arg(objects).arg("64").arg(&file).stdout(Stdio::null()).status()?;
+    let floor = allocations(cluster).await? - before;
+    ensure!(status.success(), "the floor ended with {status}");
+    work.verify(&admin).await?;
+
+    let work = Work { namespace: "switchyard".to_owned(), objects: OBJECTS, shape: Shape::Flat };
+    work.prepare(&admin).await?;
+    let before = allocations(cluster).await?;
+    let access = vec![client::kubeconfig(cluster.name(), kubeconfig.as_str())];
+    let outcome = client.run(client::deploy(work.design(), &[cluster.name()]), access).await?;
+    let ours = allocations(cluster).await? - before;
+    assert_eq!(outcome.verdict(), v1::Verdict::Succeeded);
+
+    let each = |all: f64| all / OBJECTS as f64;
+    ensure!(each(floor) > 500.0, "{} allocations for a PATCH: that is not what an API server does", each(floor));
+    ensure!(
+        ours <= 1.1 * floor,
+        "a component costs the API server {:.0} allocations, a bare PATCH {:.0}",
+        each(ours),
+        each(floor)
+    );
+    planner.stop().await;
+    executor.stop().await;
+    Ok(())
+}
+
+async fn allocations(cluster: &Cluster) -> anyhow::Result<f64> {
+    Ok(cluster.metrics().await?.sum("go_memstats_mallocs_total", &[]))
+}
+
 async fn patches(cluster: &Cluster) -> anyhow::Result<u64> {
     Ok(cluster.metrics().await?.requests("APPLY", "configmaps"))
 }

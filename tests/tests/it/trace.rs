@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use switchyard_tests::{
-    client::{self, TraceParent},
+    client::{self, Client, TraceParent},
+    fault::Proxy,
+    programs::Program,
     sandbox::{Span, Trace},
 };
 
@@ -82,6 +84,34 @@ async fn without_a_caller_that_traces_the_plan_carries_the_trace() {
     let plan = trace.named("switchyard.v1.PlannerService/Plan").next().unwrap();
     let execute = trace.named("switchyard.v1.ExecutorService/Execute").next().unwrap();
     assert!(trace.is_below(execute, plan), "{}", trace.tree());
+}
+
+/// An API server makes spans of its own for what is marked as sampled, so that is marked which somebody records: the executor, or
+/// its caller. A planner that exports nothing leaves it to the executor.
+#[tokio::test]
+async fn api_servers_are_told_to_sample_what_somebody_records() {
+    let pair = Pair::shared().await;
+    let proxy = Proxy::before(pair.world.east()).await.unwrap();
+    let planner = Program::Planner.prepare().start().await.unwrap();
+    let executor = Program::Executor.prepare().start().await.unwrap();
+    let nobody = Client::connect(&planner.url(), &executor.url()).await.unwrap();
+    let caller = nobody.clone().traced(TraceParent::random());
+    let exporting = Client::connect(&planner.url(), &pair.executor.url()).await.unwrap();
+    for (who, client, flags) in [("nobody", nobody, "-00"), ("caller", caller, "-01"), ("executor", exporting, "-01")] {
+        let name = format!("recorded-by-{who}");
+        let design = Design::new().config_map(&name, "default", &[]);
+        let access = vec![client::kubeconfig("east", proxy.kubeconfig().to_string())];
+        let outcome = client.run(client::deploy(design.text(), &["east"]), access).await.unwrap();
+        let end = format!("/configmaps/{name}");
+        let seen = proxy.seen().into_iter().find(|seen| seen.is_apply_of(&end)).expect("it was applied");
+        assert!(
+            seen.traceparent.contains(&outcome.summary.trace_id) && seen.traceparent.ends_with(flags),
+            "recorded by {who}: {}",
+            seen.traceparent
+        );
+    }
+    planner.stop().await;
+    executor.stop().await;
 }
 
 /// Case 132: two runs without a caller that traces never share a trace.
