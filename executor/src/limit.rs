@@ -13,7 +13,8 @@ use crate::in_use::InUse;
 /// Where an adaptive bound starts. API server and etcd work in batches, so an object costs them less the more are in flight, up to
 /// about this many; and a server in its default settings refuses nobody yet.
 const START: usize = 64;
-/// Where it ends: one HTTP/2 connection carries 100 requests at a time.
+/// Where it ends: one HTTP/2 connection carries 100 requests at a time. Above [`START`] it only goes while answers take no longer:
+/// a server that is far away gains by it; one that is busy has more at once to do, and was slower by a tenth with 96.
 const MOST: usize = 96;
 /// Answers that take so many times as long as the best ones did are a sign of a queue that only grows. What is in flight waits
 /// in a queue of the server anyhow, so less than this says nothing.
@@ -101,11 +102,13 @@ struct Adaptive {
     round: (u32, Duration),
     /// How long the answers of the best round took, on average. Forgotten slowly: objects and neighbours change.
     best: Option<Duration>,
+    /// How long the answers of the last rounds took in which the bound was [`START`].
+    at_start: Option<Duration>,
 }
 
 impl Adaptive {
     fn new() -> Self {
-        Self { bound: START, since_cut: START, round: (0, Duration::ZERO), best: None }
+        Self { bound: START, since_cut: START, round: (0, Duration::ZERO), best: None, at_start: None }
     }
 
     fn answered(&mut self, answer: Answer) {
@@ -133,11 +136,23 @@ impl Adaptive {
         let mean = took / answers;
         let best = self.best.map_or(mean, |best| mean.min(best + best / 16));
         self.best = Some(best);
+        if self.bound == START {
+            self.at_start = Some(self.at_start.map_or(mean, |known| (known * 3 + mean) / 4));
+        }
         if mean > best * TOO_LONG {
             self.bound = (self.bound - self.bound.div_ceil(8)).max(1);
-        } else if self.bound < MOST {
-            self.bound += 1;
+        } else if self.bound < START || self.holds(mean) {
+            self.bound = (self.bound + 1).min(MOST);
+        } else if self.bound > START {
+            self.bound -= 1;
         }
+    }
+
+    /// Whether answers that took so long show that more in flight do not simply wait longer: then they would take longer in
+    /// proportion to the bound. A quarter of that, and one in 64, is put up with, since no two rounds are alike.
+    fn holds(&self, mean: Duration) -> bool {
+        let above = (self.bound - START) as u32;
+        self.at_start.is_none_or(|known| mean <= known + known / 64 + known * above / (4 * START as u32))
     }
 }
 
@@ -160,6 +175,32 @@ mod tests {
         let mut adaptive = Adaptive::new();
         assert_eq!(after(&mut adaptive, START, QUICK), START + 1);
         assert_eq!(after(&mut adaptive, 100_000, QUICK), MOST);
+    }
+
+    /// Where the bound is, on average, before a server that answers so many a second at most and is so far away. Rounds differ by a
+    /// sixth.
+    fn settles(rate: f64, away: Duration) -> usize {
+        const ROUNDS: usize = 4_000;
+        let mut adaptive = Adaptive::new();
+        let mut random = 1_u32;
+        let mut sum = 0;
+        for _ in 0..ROUNDS {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let differs = 0.83 + 0.34 * f64::from(random >> 16) / 65_536.0;
+            let queue = Duration::from_secs_f64(adaptive.bound as f64 / rate);
+            let took = away.max(queue).mul_f64(differs);
+            let bound = adaptive.bound;
+            sum += after(&mut adaptive, bound, Answer::Coped { took: Some(took), full: true });
+        }
+        sum / ROUNDS
+    }
+
+    #[test]
+    fn goes_beyond_its_start_for_a_server_that_is_far_and_not_for_one_that_is_busy() {
+        let busy = settles(900.0, Duration::from_millis(5));
+        assert!((START..START + START / 8).contains(&busy), "{busy}");
+        let far = settles(5_000.0, Duration::from_millis(60));
+        assert!(far > MOST - MOST / 8, "{far}");
     }
 
     #[test]
