@@ -69,8 +69,8 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
         Err(trouble) => (None, Some(trouble)),
     };
     let exporting = exporter.is_some();
-    let mut provider = SdkTracerProvider::builder().with_resource(resource(program));
-    provider = match exporter {
+    let provider = SdkTracerProvider::builder().with_resource(resource(program));
+    let provider = match exporter {
         Some(exporter) => provider.with_batch_exporter(exporter),
         None => provider.with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOff))),
     };
