@@ -230,7 +230,7 @@ mod tests {
         let (ask, asked) = oneshot::channel();
         let (answer, answered) = oneshot::channel();
         together.push(async { answer.send(asked.await.is_ok()).ok().map(|()| "answered") }.boxed());
-        together.push(async { ask.send(()).ok().filter(|()| true).and(Some("asked")) }.boxed());
+        together.push(async { ask.send(()).ok().map(|()| "asked") }.boxed());
         together.push(async { answered.await.ok().and(Some("heard")) }.boxed());
         let ends: Vec<_> = std::iter::from_fn(|| match poll(&mut together, &scheduled) {
             Poll::Ready(end) => end,
