@@ -14,7 +14,7 @@ use crate::in_use::InUse;
 /// about this many; and a server in its default settings refuses nobody yet.
 const START: usize = 64;
 /// Where it ends: one HTTP/2 connection carries 100 requests at a time. Above [`START`] it only goes while answers take no longer:
-/// a server that is far away gains by it; one that is busy has more at once to do, and was slower by a tenth with 96.
+/// a server that is far away gains by it; one that is busy has more at once to do, and with 96 a run was slower by a fifth.
 const MOST: usize = 96;
 /// Answers that take so many times as long as the best ones did are a sign of a queue that only grows. What is in flight waits
 /// in a queue of the server anyhow, so less than this says nothing.
