@@ -44,8 +44,8 @@ impl PlannerService for Planner {
     type PlanStream = PlanStream;
 
     async fn plan(&self, request: Request<PlanRequest>) -> Result<Response<PlanStream>, Status> {
+        let traceparent = telemetry::traceparent_for_plan(request.metadata()).unwrap_or_default();
         let request = request.into_inner();
-        let traceparent = telemetry::traceparent_for_plan().unwrap_or_default();
         let registry = self.registry.now();
         let limits = self.limits;
         let permit = Arc::clone(&self.working).acquire_owned().await.map_err(|_| status::internal().into_status())?;

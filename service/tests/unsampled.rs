@@ -70,10 +70,22 @@ fn caller_who_records_is_believed() {
 #[test]
 fn plan_leaves_open_whether_it_is_recorded() {
     let planning = span();
-    let in_plan = planning.in_scope(telemetry::traceparent_for_plan).unwrap();
+    let in_plan = planning.in_scope(|| telemetry::traceparent_for_plan(&MetadataMap::new())).unwrap();
     assert!(in_plan.ends_with("-01"), "{in_plan}");
     let running = span();
     telemetry::set_parent_from_plan(&running, &in_plan);
     assert_eq!(telemetry::trace_id_of(&running), telemetry::trace_id_of(&planning));
     assert!(goes_out(&running).ends_with("-00"));
+}
+
+#[test]
+fn plan_says_what_its_caller_said() {
+    for flags in ["00", "01"] {
+        let mut incoming = MetadataMap::new();
+        incoming.insert("traceparent", format!("00-{TRACE}-b7ad6b7169203331-{flags}").parse().unwrap());
+        let planning = span();
+        telemetry::set_parent_from_metadata(&planning, &incoming);
+        let in_plan = planning.in_scope(|| telemetry::traceparent_for_plan(&incoming)).unwrap();
+        assert!(in_plan.starts_with(&format!("00-{TRACE}-")) && in_plan.ends_with(flags), "{in_plan}");
+    }
 }

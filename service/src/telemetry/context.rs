@@ -34,11 +34,12 @@ pub fn set_parent_from_plan(span: &Span, traceparent: &str) {
     set_parent(span, &headers);
 }
 
-/// Gives the `traceparent` by which whoever carries a plan out continues the current span. Where spans are not exported it leaves
-/// open whether the trace is recorded.
-pub fn traceparent_for_plan() -> Option<String> {
+/// Gives the `traceparent` by which whoever carries a plan out continues the current span, that of a call with this metadata. Whether
+/// the trace is recorded is as the caller says; if it says nothing and spans are not exported here, that is left open.
+pub fn traceparent_for_plan(metadata: &MetadataMap) -> Option<String> {
     let traceparent = traceparent_of(&Span::current())?;
-    Some(if super::exports() { traceparent } else { marked(&traceparent, "01").into_owned() })
+    let settled = super::exports() || names_parent(metadata.as_ref());
+    Some(if settled { traceparent } else { marked(&traceparent, "01").into_owned() })
 }
 
 /// The same with other flags; what is not well formed stays as it is.
@@ -96,8 +97,7 @@ pub fn inject_metadata(span: &Span, metadata: &mut MetadataMap) {
 
 /// Continues the trace named in `headers`, and says whether they name one.
 pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) -> bool {
-    let named = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    if !named.is_some_and(is_well_formed) {
+    if !names_parent(headers) {
         return false;
     }
     // The empty context, not the current one: an invalid header must not take its parent from whatever runs here.
@@ -109,6 +109,10 @@ pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) -> bool {
         let _ = span.set_parent(context);
     }
     is_valid
+}
+
+fn names_parent(headers: &HeaderMap) -> bool {
+    headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).is_some_and(is_well_formed)
 }
 
 /// Checks lengths and digits, which the propagator does not: it takes `00-1-1-1` for a parent.
