@@ -38,7 +38,7 @@ pub fn set_parent_from_plan(span: &Span, traceparent: &str) {
 /// the trace is recorded is as the caller says; if it says nothing and spans are not exported here, that is left open.
 pub fn traceparent_for_plan(metadata: &MetadataMap) -> Option<String> {
     let traceparent = traceparent_of(&Span::current())?;
-    let settled = super::exports() || names_parent(metadata.as_ref());
+    let settled = super::exports() || parent(metadata.as_ref()).is_some();
     Some(if settled { traceparent } else { marked(&traceparent, "01").into_owned() })
 }
 
@@ -97,22 +97,22 @@ pub fn inject_metadata(span: &Span, metadata: &mut MetadataMap) {
 
 /// Continues the trace named in `headers`, and says whether they name one.
 pub(crate) fn set_parent(span: &Span, headers: &HeaderMap) -> bool {
-    if !names_parent(headers) {
-        return false;
+    let Some(parent) = parent(headers) else { return false };
+    // It fails for a span that nobody traces, which then needs no parent, and for one that was entered before,
+    // which the callers do not do.
+    let _ = span.set_parent(parent);
+    true
+}
+
+/// The place in a trace that `headers` name, if they name one.
+fn parent(headers: &HeaderMap) -> Option<Context> {
+    let named = headers.get(TRACEPARENT)?.to_str().ok()?;
+    if !is_well_formed(named) {
+        return None;
     }
     // The empty context, not the current one: an invalid header must not take its parent from whatever runs here.
     let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &HeadersRead(headers));
-    let is_valid = context.span().span_context().is_valid();
-    if is_valid {
-        // It fails for a span that nobody traces, which then needs no parent, and for one that was entered before,
-        // which the callers do not do.
-        let _ = span.set_parent(context);
-    }
-    is_valid
-}
-
-fn names_parent(headers: &HeaderMap) -> bool {
-    headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).is_some_and(is_well_formed)
+    context.span().span_context().is_valid().then_some(context)
 }
 
 /// Checks lengths and digits, which the propagator does not: it takes `00-1-1-1` for a parent.
