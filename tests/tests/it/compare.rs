@@ -99,6 +99,7 @@ async fn component_costs_the_api_server_what_a_bare_patch_does() -> anyhow::Resu
     let outcome = client.run(client::deploy(work.design(), &[cluster.name()]), access).await?;
     let ours = allocations(cluster).await? - before;
     assert_eq!(outcome.verdict(), v1::Verdict::Succeeded);
+    work.verify(&admin).await?;
 
     let each = |all: f64| all / OBJECTS as f64;
     ensure!(each(bare) > 500.0, "{} allocations for a PATCH: that is not what an API server does", each(bare));
