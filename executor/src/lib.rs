@@ -29,6 +29,8 @@ mod session;
 mod together;
 mod verdict;
 
+pub use crate::cluster::contents::Place;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -85,6 +87,16 @@ pub struct Args {
     /// How far two runs of one design are kept off one cluster: `lease` across executors, `process` within this one alone.
     #[arg(long, env = "SWITCHYARD_RUN_LOCK", value_name = "HOW", value_enum, default_value_t = RunLock::Lease)]
     pub run_lock: RunLock,
+    /// Objects that controllers put into every namespace, as RESOURCE/NAME or RESOURCE.GROUP/NAME, comma-separated. A
+    /// namespace that holds nothing else beside the design can be undeployed; they go with it.
+    #[arg(
+        long,
+        env = "SWITCHYARD_IN_EVERY_NAMESPACE",
+        value_name = "OBJECT",
+        value_delimiter = ',',
+        default_value = "configmaps/kube-root-ca.crt,configmaps/istio-ca-root-cert,serviceaccounts/default"
+    )]
+    pub in_every_namespace: Vec<Place>,
     /// The helm program (version 4) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
     /// components are applied all the same and their prerequisites say HELM_MISSING. Whom it trusts where charts lie is set by
     /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; nothing else of the environment
@@ -132,6 +144,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         max_runs,
         lock_namespace: namespace,
         run_lock,
+        in_every_namespace,
         helm,
         adapter_ca,
         adapter_cert,
@@ -146,6 +159,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let shared = Arc::new(Shared {
         access,
         known: Known::default(),
+        everywhere: Arc::new(in_every_namespace.into_iter().collect()),
         adapters: Arc::new(Adapters::new(tls)),
         helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),

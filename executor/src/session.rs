@@ -20,6 +20,7 @@ use crate::{
     cluster::{
         self, Cluster,
         access::{Access, Reader, Source},
+        contents::Everywhere,
         discovery::Known,
     },
     fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// What the runs before learned of their clusters' kinds.
     pub(crate) known: Known,
+    /// What controllers put into every namespace.
+    pub(crate) everywhere: Arc<Everywhere>,
     pub(crate) adapters: Arc<Adapters>,
     pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
@@ -273,7 +276,7 @@ fn begin(
     let secrets = Arc::new(OfDesign::new(plan.secrets()));
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
-        direct: Direct::new(plan.clone(), clusters.clone(), secrets.clone()),
+        direct: Direct::new(plan.clone(), clusters.clone(), secrets.clone(), shared.everywhere.clone()),
         charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone(), secrets.clone()),
         adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters, secrets },
     });

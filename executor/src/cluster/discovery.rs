@@ -196,6 +196,11 @@ fn in_group(api_version: &str, group: &str) -> bool {
     api_version.split_once('/').is_some_and(|(its, _)| its == group)
 }
 
+/// The group of an apiVersion; empty for the core group.
+pub(crate) fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// The path under which a group version is served.
 pub(crate) fn root(api_version: &str) -> String {
     if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }

@@ -6,11 +6,13 @@ pub(crate) mod access;
 pub(crate) mod apply;
 mod breaker;
 mod client;
-mod contents;
+pub(crate) mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
 pub(crate) mod lease;
+mod listing;
 mod object;
+mod ownership;
 pub(crate) mod readiness;
 pub(crate) mod remove;
 mod watch;
@@ -28,7 +30,13 @@ use tokio::time::{Duration, Instant};
 use tracing::{Level, Span, field::Empty};
 
 pub(crate) use self::client::innermost;
-use self::{breaker::Breaker, client::Version, discovery::Discovery, watch::Watches};
+use self::{
+    breaker::Breaker,
+    client::Version,
+    discovery::Discovery,
+    ownership::{Owner, owner},
+    watch::Watches,
+};
 use crate::{
     attributes, metrics,
     verdict::{Answer, Subject, Unanswered, Verdict},
@@ -312,7 +320,7 @@ impl Cluster {
         match object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await {
             Ok(object::Found::NotThere) => Seen::Absent,
             Ok(object::Found::There(object::Bare { metadata })) => Seen::There {
-                ours: metadata.design() == Some(design_id),
+                ours: owner(&metadata, design_id) == Owner::Ours,
                 since: self.is_since_baseline(&metadata.resource_version),
                 object: switchyard_proto::v1::ObjectRef {
                     api_version: subject.api_version.into(),

@@ -56,7 +56,17 @@ pub(crate) struct Metadata {
     pub(crate) finalizers: Vec<String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
-    pub(crate) owner_references: Vec<serde_json::Value>,
+    pub(crate) owner_references: Vec<OwnerReference>,
+}
+
+/// What owns an object: the garbage collector removes the object when all of its owners are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct OwnerReference {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
 /// One of the conditions that an object says it is in.

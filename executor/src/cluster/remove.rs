@@ -10,9 +10,12 @@ use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Change, Cluster, contents, definition,
+    Change, Cluster,
+    contents::{self, Everywhere, Foreign, Own},
+    definition,
     discovery::Resource,
     object::{self, Condition, Found, METADATA_ONLY, Metadata},
+    ownership::{Owner, owner},
     warnings,
 };
 use crate::verdict::{self, Failure, Reason, Subject, Verdict};
@@ -32,6 +35,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) design_id: &'a str,
     /// Removes definitions and namespaces although they hold objects outside the design.
     pub(crate) delete_foreign: bool,
+    /// What controllers put into every namespace, which is nobody's loss.
+    pub(crate) everywhere: &'a Everywhere,
     /// Only asks what would happen.
     pub(crate) dry_run: bool,
     /// From 1.
@@ -112,23 +117,23 @@ async fn attempt(
         }
     };
     let metadata = &object.metadata;
-    if metadata.design() != Some(what.design_id) {
-        let whose = match metadata.design() {
-            None => "it carries no design's mark, so it was not deployed by this engine".to_owned(),
-            Some(other) => format!("it carries the mark of design {other}, not of {}", what.design_id),
-        };
+    let whose = match owner(metadata, what.design_id) {
+        Owner::Ours => None,
+        Owner::Nobody => Some("it carries no design's mark, so it was not deployed by this engine".to_owned()),
+        Owner::Design(other) => Some(format!("it carries the mark of design {other}, not of {}", what.design_id)),
+    };
+    if let Some(whose) = whose {
         let text = format!("{} is left in place: {whose}", verdict::name(subject));
         return refuse(Reason::NotOurs, text);
     }
     if !what.delete_foreign {
-        let foreign = if is_namespace {
-            contents::of_namespace(cluster, subject.name, what.design_id, by).await
-        } else if definition::is_definition(subject.api_version, subject.kind) {
-            contents::of_definition(cluster, subject, what.resource, what.design_id, by).await
-        } else {
-            Ok(contents::Foreign::default())
+        let foreign = match what.stop.run_until_cancelled(foreign(cluster, what, is_namespace, by)).await {
+            Some(foreign) => foreign.map_err(|why| verdict::contents_unknown(subject, &why))?,
+            None => {
+                let text = format!("{} was not touched: the run was stopped before", verdict::name(subject));
+                return refuse(Reason::Cancelled, text);
+            }
         };
-        let foreign = foreign.map_err(|why| verdict::contents_unknown(subject, &why))?;
         if foreign.count > 0 {
             let text = format!(
                 "{} is kept: it holds {} outside the design, which would go with it: {}; set delete_foreign to delete them too",
@@ -155,6 +160,24 @@ async fn attempt(
         }
     }
     Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() })
+}
+
+/// What is not of the design and would go along.
+async fn foreign(
+    cluster: &Cluster,
+    what: &Removal<'_>,
+    is_namespace: bool,
+    by: Instant,
+) -> Result<Foreign, String> {
+    let Subject { api_version, kind, name, .. } = what.subject;
+    let own = Own { design_id: what.design_id, release: None };
+    if is_namespace {
+        contents::of_namespace(cluster, name, &own, what.everywhere, by).await
+    } else if definition::is_definition(api_version, kind) {
+        contents::of_definitions(cluster, &[name], &own, by).await
+    } else {
+        Ok(Foreign::default())
+    }
 }
 
 /// Namespaces say in their status why they linger; of everything else the metadata is enough.

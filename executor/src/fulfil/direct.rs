@@ -14,6 +14,7 @@ use crate::{
     cluster::{
         Change, Cluster,
         apply::{self, Applied, Patch},
+        contents::Everywhere,
         definition,
         discovery::{self, Resource},
         readiness::{self, Awaited},
@@ -37,6 +38,8 @@ pub(crate) struct Direct {
     /// Namespaces that were created because they were missing (D14): once each.
     created: Mutex<Created>,
     secrets: Arc<OfDesign>,
+    /// What controllers put into every namespace.
+    everywhere: Arc<Everywhere>,
 }
 
 /// What the cases of one attempt have in common.
@@ -49,8 +52,13 @@ struct Task<'a> {
 }
 
 impl Direct {
-    pub(crate) fn new(plan: Arc<Plan>, clusters: Vec<Arc<Cluster>>, secrets: Arc<OfDesign>) -> Self {
-        Self { plan, clusters, created: Mutex::default(), secrets }
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        clusters: Vec<Arc<Cluster>>,
+        secrets: Arc<OfDesign>,
+        everywhere: Arc<Everywhere>,
+    ) -> Self {
+        Self { plan, clusters, created: Mutex::default(), secrets, everywhere }
     }
 
     pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
@@ -172,6 +180,7 @@ impl Direct {
             resource: &task.resource,
             design_id: &self.plan.design.id,
             delete_foreign: self.plan.options.delete_foreign,
+            everywhere: &self.everywhere,
             dry_run: self.plan.dry_run,
             attempt: order.attempt,
             lost_before: order.lost_since.is_some(),

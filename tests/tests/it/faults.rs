@@ -9,6 +9,7 @@
 mod answers;
 mod apply;
 mod clusters;
+mod contents;
 mod discovery;
 mod drain;
 mod locks;

@@ -197,6 +197,46 @@ async fn definition_and_namespace_with_foreign_contents_are_kept_and_named() {
     assert!(down.targets().all(|target| target.change() == Change::Absent), "{:#?}", down.results);
 }
 
+/// Case 207: what controllers put into a namespace is nobody's loss, whether they do so everywhere or for an object of the
+/// design that is gone.
+#[tokio::test]
+async fn namespace_goes_with_what_controllers_put_into_it() {
+    let world = World::shared().await;
+    let namespace = format!("crowded-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+    let template = "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}";
+    let spec = format!("spec: {{replicas: 3, selector: {{matchLabels: {{a: b}}}}, {template}}}");
+    let design = Design::new()
+        .component(&namespace, ("v1", "Namespace"), &[], "{}")
+        .component(
+            "web",
+            ("apps/v1", "Deployment"),
+            &[&namespace],
+            &format!("{{metadata: {{namespace: {namespace}}}, {spec}}}"),
+        )
+        .component(
+            "front",
+            ("v1", "Service"),
+            &[&namespace],
+            &format!("{{metadata: {{namespace: {namespace}}}, spec: {{selector: {{a: b}}, ports: [{{port: 80}}]}}}}"),
+        );
+    let mut request = deploy(&design);
+    request.options = Some(RunOptions { wait_until_ready: true, ..RunOptions::default() });
+    assert_eq!(world.run(request).await.verdict(), Verdict::Succeeded);
+    let api = config_maps(world, &namespace).await;
+    let certificate = ConfigMap {
+        metadata: kube::api::ObjectMeta { name: Some("istio-ca-root-cert".into()), ..Default::default() },
+        ..Default::default()
+    };
+    api.create(&PostParams::default(), &certificate).await.unwrap();
+
+    let mut request = undeploy(&design);
+    request.options.as_mut().unwrap().step_timeout = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    let down = world.run(request).await;
+    assert_eq!(down.verdict(), Verdict::Succeeded, "{:#?}", down.summary);
+    let client = world.cluster().client().await.unwrap();
+    assert!(Api::<Namespace>::all(client).get_opt(&namespace).await.unwrap().is_none());
+}
+
 /// Case 71: a namespace that hangs fails at the bound, and the controller's own words say what it hangs on.
 #[tokio::test]
 async fn namespace_that_hangs_says_what_it_waits_for() {

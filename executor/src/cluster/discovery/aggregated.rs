@@ -37,6 +37,7 @@ pub(crate) struct Kind {
     pub(crate) kind: String,
     pub(crate) resource: Resource,
     pub(crate) can_be_listed: bool,
+    pub(crate) can_be_deleted: bool,
 }
 
 #[derive(Deserialize)]
@@ -100,10 +101,12 @@ impl Group {
 impl From<Served> for Kind {
     fn from(Served { resource: plural, response_kind, scope, verbs, subresources }: Served) -> Self {
         let has_status = subresources.iter().any(|part| part.subresource == "status");
+        let can = |wanted: &str| verbs.iter().any(|verb| verb == wanted);
         Self {
             kind: response_kind.kind,
             resource: Resource { plural, namespaced: scope == "Namespaced", has_status },
-            can_be_listed: verbs.iter().any(|verb| verb == "list"),
+            can_be_listed: can("list"),
+            can_be_deleted: can("delete"),
         }
     }
 }
