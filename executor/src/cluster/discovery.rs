@@ -5,6 +5,7 @@
 //! the runs that follow, for a while: what turns out to be wrong is asked for anew.
 
 pub(crate) mod aggregated;
+mod groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,9 +45,20 @@ pub(crate) enum Error {
     Failed(String),
 }
 
+/// What the API server itself says of a kind that is not served in the version asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// No version of its group serves it, or there is no such group: so there are no objects of it.
+    Proven,
+    /// This version of its group serves it, and with it all of its objects.
+    Elsewhere(String, Resource),
+}
+
 #[derive(Debug)]
 struct GroupVersion {
     asked: Instant,
+    /// Whether it is served at all. "Not found" alone is no proof that it is not: it may come from anybody on the way.
+    is_served: bool,
     kinds: BTreeMap<String, Resource>,
 }
 
@@ -96,6 +108,7 @@ impl Known {
 
 #[derive(Deserialize)]
 struct ResourceList {
+    kind: String,
     #[serde(default, deserialize_with = "super::null_as_default")]
     resources: Vec<ResourceEntry>,
 }
@@ -129,6 +142,33 @@ impl Discovery {
         })
     }
 
+    /// Asks what became of a kind that [`find`](Self::find) does not know. Only a list of the API server's own that lacks it
+    /// is proof of absence (D18, case 205).
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when that cannot be told.
+    pub(crate) async fn absence(
+        &self,
+        cluster: &Cluster,
+        api_version: &str,
+        kind: &str,
+        by: Instant,
+    ) -> Result<Absence, String> {
+        for version in groups::versions(cluster, group(api_version), by).await? {
+            match self.find(cluster, &version, kind, Instant::now(), by).await {
+                Ok(resource) => return Ok(Absence::Elsewhere(version, resource)),
+                Err(Error::Failed(why)) => return Err(why),
+                Err(Error::Unknown { .. }) => {}
+            }
+            let known = self.group_version(cluster, &version, by).await;
+            if !known.is_ok_and(|known| known.is_served) {
+                return Err(format!("it lists {version} among its groups and answers that it is not found"));
+            }
+        }
+        Ok(Absence::Proven)
+    }
+
     async fn group_version(
         &self,
         cluster: &Cluster,
@@ -160,7 +200,7 @@ impl Discovery {
             if !version.is_stale {
                 let kinds = version.kinds.into_iter().map(|it| (it.kind, it.resource)).collect();
                 // One that is known already stays as it is.
-                cell.set(Arc::new(GroupVersion { asked, kinds })).ok();
+                cell.set(Arc::new(GroupVersion { asked, is_served: true, kinds })).ok();
             }
         }
     }
@@ -212,10 +252,14 @@ async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<Gr
         Request::get(root(api_version)).body(Body::empty()).map_err(|error| Error::Failed(error.to_string()))?;
     let target = Target { method: "GET", resource: "discovery", api_version, ..Target::default() };
     let reply = cluster.send(request, &target, by).await.map_err(|why| Error::Failed(why.to_string()))?;
+    let is_served = reply.status == StatusCode::OK;
     let kinds = match reply.status {
         StatusCode::OK => {
             let list: ResourceList =
                 serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("odd answer: {error}")))?;
+            if list.kind != "APIResourceList" {
+                return Err(Error::Failed("it answered something else than its kinds".into()));
+            }
             let (kinds, parts): (Vec<_>, Vec<_>) =
                 list.resources.into_iter().partition(|entry| !entry.name.contains('/'));
             let reported: BTreeSet<_> = parts.iter().filter_map(|part| part.name.strip_suffix("/status")).collect();
@@ -228,5 +272,5 @@ async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<Gr
         StatusCode::NOT_FOUND => BTreeMap::new(),
         status => return Err(Error::Failed(format!("it answered {status}"))),
     };
-    Ok(Arc::new(GroupVersion { asked, kinds }))
+    Ok(Arc::new(GroupVersion { asked, is_served, kinds }))
 }

@@ -306,6 +306,16 @@ impl Cluster {
         self.discovery.find(self, api_version, kind, since, by).await
     }
 
+    /// Asks what became of a kind that is not found.
+    pub(crate) async fn absence(
+        &self,
+        api_version: &str,
+        kind: &str,
+        by: Instant,
+    ) -> Result<discovery::Absence, String> {
+        self.discovery.absence(self, api_version, kind, by).await
+    }
+
     /// Looks at one object's metadata. Reads only.
     pub(crate) async fn look(&self, subject: &Subject<'_>, design_id: &str, by: Instant) -> Seen {
         let resource = match self.find(subject.api_version, subject.kind, Instant::now(), by).await {

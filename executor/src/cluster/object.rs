@@ -17,8 +17,9 @@ use crate::verdict::{self, Subject, Verdict};
 /// What may stand unescaped in a path segment (RFC 3986 `unreserved`).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Asks for the metadata alone, so that nothing secret travels where only marks are looked at.
-pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Asks for the metadata alone, so that nothing secret travels where only marks are looked at. Servers of aggregated APIs
+/// that do not know that form answer with the object.
+pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Room for a path with its query, in bytes, so that most are put together in one piece.
 const PATH: usize = 224;
@@ -115,16 +116,20 @@ struct NotFound {
 #[serde(default)]
 struct Details {
     name: String,
+    kind: String,
 }
 
-/// Whether an answer is the API server's word that this very object is not there. A 404 of a proxy, or of a path that is not
-/// served, is not.
-pub(crate) fn says_not_there(reply: &Reply, name: &str) -> bool {
+/// Whether an answer is the API server's word that this very object is not there. A 404 of a proxy, of a path that is not
+/// served, or about a namespace of the same name, is not.
+pub(crate) fn says_not_there(reply: &Reply, subject: &Subject<'_>) -> bool {
     if reply.status != StatusCode::NOT_FOUND {
         return false;
     }
     let status: NotFound = serde_json::from_slice(&reply.body).unwrap_or_default();
-    status.kind == "Status" && status.reason == "NotFound" && status.details.is_some_and(|details| details.name == name)
+    let is_about = |details: Details| {
+        details.name == subject.name && (details.kind != "namespaces" || subject.kind == "Namespace")
+    };
+    status.kind == "Status" && status.reason == "NotFound" && status.details.is_some_and(is_about)
 }
 
 /// Reads the object as `T`.
@@ -139,7 +144,7 @@ pub(crate) async fn read<T: serde::de::DeserializeOwned>(
     let request = request.map_err(|error| verdict::no_path(&error))?;
     let target = target("GET", subject, resource, 1);
     let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unread(subject, &why))?;
-    if says_not_there(&reply, subject.name) {
+    if says_not_there(&reply, subject) {
         return Ok(Found::NotThere);
     }
     if reply.status != StatusCode::OK {
@@ -173,17 +178,21 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn names_are_escaped_in_the_path() {
-        let subject = Subject {
+    fn subject(name: &'static str) -> Subject<'static> {
+        Subject {
             cluster: "east",
             api_version: "v1",
             kind: "ConfigMap",
             namespace: "a b",
-            name: "x/../y?z",
+            name,
             kind_in_design: false,
             namespace_in_design: false,
-        };
+        }
+    }
+
+    #[test]
+    fn names_are_escaped_in_the_path() {
+        let subject = subject("x/../y?z");
         let resource = Resource { plural: "configmaps".into(), namespaced: true, has_status: false };
         assert_eq!(path(&subject, &resource), "/api/v1/namespaces/a%20b/configmaps/x%2F..%2Fy%3Fz");
     }
@@ -193,10 +202,12 @@ mod tests {
         let reply =
             |status, body: &str| Reply { status, headers: HeaderMap::new(), body: Bytes::from(body.to_owned()) };
         let word = r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"configmaps"}}"#;
-        assert!(says_not_there(&reply(StatusCode::NOT_FOUND, word), "a"));
-        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, word), "b"));
-        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, "<html>not found</html>"), "a"));
-        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, ""), "a"));
-        assert!(!says_not_there(&reply(StatusCode::OK, word), "a"));
+        assert!(says_not_there(&reply(StatusCode::NOT_FOUND, word), &subject("a")));
+        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, word), &subject("b")));
+        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, "<html>not found</html>"), &subject("a")));
+        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, ""), &subject("a")));
+        assert!(!says_not_there(&reply(StatusCode::OK, word), &subject("a")));
+        let namespace = r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"namespaces"}}"#;
+        assert!(!says_not_there(&reply(StatusCode::NOT_FOUND, namespace), &subject("a")));
     }
 }

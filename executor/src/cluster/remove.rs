@@ -3,7 +3,9 @@
 //! The marks are looked at first, the DELETE names the uid that was looked at, and only the API server's own word that the
 //! object is not there (or that another one is) ends the wait. Finalizers are never touched.
 
-use http::{Method, Request, header};
+use std::sync::OnceLock;
+
+use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -13,7 +15,7 @@ use super::{
     Change, Cluster,
     contents::{self, Everywhere, Foreign, Own},
     definition,
-    discovery::Resource,
+    discovery::{Absence, Resource},
     object::{self, Condition, Found, METADATA_ONLY, Metadata},
     ownership::{Owner, owner},
     warnings,
@@ -43,6 +45,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) attempt: u32,
     /// Whether an earlier attempt may have deleted it.
     pub(crate) lost_before: bool,
+    /// The uid of the object that is removed, over all attempts: what is made anew under its name is not touched.
+    pub(crate) first_seen: &'a OnceLock<String>,
     /// Ends the wait until it is gone.
     pub(crate) stop: &'a CancellationToken,
 }
@@ -144,22 +148,39 @@ async fn attempt(
             return refuse(Reason::ForeignContents, text);
         }
     }
-    delete(cluster, what, &object, by, said).await?;
+    let uid = match what.dry_run {
+        true => &metadata.uid,
+        false => what.first_seen.get_or_init(|| metadata.uid.clone()),
+    };
+    let removed = Removed { change: Change::Removed, uid: uid.clone() };
+    if metadata.uid != *uid {
+        said.warnings.push(made_anew(metadata));
+        return Ok(removed);
+    }
+    if let Deleted::MadeAnew(other) = delete(cluster, what, uid, by, said).await? {
+        said.warnings.push(made_anew(&other));
+        return Ok(removed);
+    }
     if what.dry_run {
         if !metadata.finalizers.is_empty() {
             said.warnings.push(format!("it has finalizers: {}", metadata.finalizers.join(", ")));
         }
-        return Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() });
+        return Ok(removed);
     }
     accepted();
-    match what.stop.run_until_cancelled(until_gone(cluster, what, &metadata.uid, deadline)).await {
-        Some(gone) => gone?,
+    match what.stop.run_until_cancelled(until_gone(cluster, what, uid, deadline)).await {
+        Some(gone) => said.warnings.extend(gone?.map(|other| made_anew(&other))),
         None => {
             let text = format!("{} was told to go; the run was stopped before it was gone", verdict::name(subject));
             return Err(Verdict::Unknown(Failure::new(Reason::Cancelled, text)));
         }
     }
-    Ok(Removed { change: Change::Removed, uid: metadata.uid.clone() })
+    Ok(removed)
+}
+
+/// What is said of an object that took the place of the one that is gone.
+fn made_anew(other: &Metadata) -> String {
+    format!("somebody has made it anew meanwhile, with the uid {}; that one is left in place", other.uid)
 }
 
 /// What is not of the design and would go along.
@@ -185,13 +206,21 @@ fn accept(subject: &Subject<'_>) -> &'static str {
     if subject.kind == "Namespace" { "application/json" } else { METADATA_ONLY }
 }
 
+/// What a DELETE came to.
+enum Deleted {
+    /// It was accepted, or there is nothing any more.
+    Accepted,
+    /// The object is gone, and this one has its name now.
+    MadeAnew(Metadata),
+}
+
 async fn delete(
     cluster: &Cluster,
     what: &Removal<'_>,
-    object: &Object,
+    uid: &str,
     by: Instant,
     said: &mut Said,
-) -> Result<(), Verdict> {
+) -> Result<Deleted, Verdict> {
     let subject = &what.subject;
     let mut path = object::path(subject, what.resource);
     if what.dry_run {
@@ -203,7 +232,7 @@ async fn delete(
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": "Background",
-        "preconditions": { "uid": object.metadata.uid },
+        "preconditions": { "uid": uid },
     });
     if what.dry_run {
         // The options in the body are the ones that count: with them the API server does not look at the query.
@@ -220,29 +249,45 @@ async fn delete(
     said.sent += 1;
     let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
     said.warnings.extend(warnings(&reply.headers).iter().map(|warning| verdict::capped(warning)));
-    if reply.status.is_success() || object::says_not_there(&reply, subject.name) {
-        return Ok(());
+    if reply.status.is_success() || object::says_not_there(&reply, subject) {
+        return Ok(Deleted::Accepted);
     }
-    Err(verdict::answered(subject, &reply.answer(), &Default::default()))
+    let refused = verdict::answered(subject, &reply.answer(), &Default::default());
+    if reply.status != StatusCode::CONFLICT {
+        return Err(refused);
+    }
+    // Another object may have taken the place of the one that was to go, or that one is on its way out already.
+    match object::read::<object::Bare>(cluster, subject, what.resource, METADATA_ONLY, by).await? {
+        Found::NotThere => Ok(Deleted::Accepted),
+        Found::There(object::Bare { metadata }) if metadata.uid != uid => Ok(Deleted::MadeAnew(metadata)),
+        Found::There(object::Bare { metadata }) if metadata.deletion_timestamp.is_some() => Ok(Deleted::Accepted),
+        Found::There(_) => Err(refused),
+    }
 }
 
-/// Waits for the API server's word that the object is not there, or that another one is in its place.
-async fn until_gone(cluster: &Cluster, what: &Removal<'_>, uid: &str, deadline: Instant) -> Result<(), Verdict> {
+/// Waits for the API server's word that the object is not there, or that another one is in its place, which is answered.
+async fn until_gone(
+    cluster: &Cluster,
+    what: &Removal<'_>,
+    uid: &str,
+    deadline: Instant,
+) -> Result<Option<Metadata>, Verdict> {
     let subject = &what.subject;
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         let look = object::read::<Object>(cluster, subject, what.resource, accept(subject), deadline).await;
         let why = match look {
-            Ok(Found::NotThere) => return Ok(()),
-            Ok(Found::There(object)) if object.metadata.uid != uid => return Ok(()),
+            Ok(Found::NotThere) => return Ok(None),
+            Ok(Found::There(object)) if object.metadata.uid != uid => return Ok(Some(object.metadata)),
             Ok(Found::There(object)) => Ok(lingering(&object)),
             // The kind may have gone with the object, when its definition went meanwhile.
             Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown => {
                 cluster.forget(subject.api_version);
-                match cluster.find(subject.api_version, subject.kind, Instant::now(), deadline).await {
-                    Err(super::discovery::Error::Unknown { .. }) => return Ok(()),
-                    _ => Err(failure.message),
+                match cluster.absence(subject.api_version, subject.kind, deadline).await {
+                    Ok(Absence::Proven) => return Ok(None),
+                    Ok(Absence::Elsewhere(..)) => Err(failure.message),
+                    Err(why) => Err(format!("{}; {why}", failure.message)),
                 }
             }
             Err(Verdict::Again { failure, .. } | Verdict::Refused(failure) | Verdict::Unknown(failure)) => {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use bytes::Bytes;
@@ -16,14 +16,14 @@ use crate::{
         apply::{self, Applied, Patch},
         contents::Everywhere,
         definition,
-        discovery::{self, Resource},
+        discovery::{self, Absence, Resource},
         readiness::{self, Awaited},
         remove::{self, Removal},
     },
     diff::FieldDiff,
     mask::{OfDesign, Secrets},
     plan::{self, Plan},
-    schedule::StepIx,
+    schedule::{Lane, StepIx},
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Direct {
     clusters: Vec<Arc<Cluster>>,
     /// Namespaces that were created because they were missing (D14): once each.
     created: Mutex<Created>,
+    /// The uid of what each unit removes, as its first attempt saw it.
+    removed: Mutex<BTreeMap<(StepIx, Lane), Arc<OnceLock<String>>>>,
     secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
     everywhere: Arc<Everywhere>,
@@ -58,14 +60,14 @@ impl Direct {
         secrets: Arc<OfDesign>,
         everywhere: Arc<Everywhere>,
     ) -> Self {
-        Self { plan, clusters, created: Mutex::default(), secrets, everywhere }
+        Self { plan, clusters, created: Mutex::default(), removed: Mutex::default(), secrets, everywhere }
     }
 
     pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
         let cluster = &*self.clusters[order.lane.0 as usize];
         let head = &direct.head;
         let options = &self.plan.options;
-        let subject = Subject {
+        let mut subject = Subject {
             cluster: &cluster.name,
             api_version: &head.api_version,
             kind: &head.kind,
@@ -75,14 +77,23 @@ impl Direct {
             namespace_in_design: direct.namespace_by.is_some(),
         };
         // What is known will do if it holds the kind; what is not known is asked for anew.
-        let since = Instant::now();
-        let found = cluster.find(subject.api_version, subject.kind, since, order.answer_by).await;
+        let found = cluster.find(subject.api_version, subject.kind, Instant::now(), order.answer_by).await;
         let undeploys = self.plan.operation == Operation::Undeploy;
+        let elsewhere;
         let resource = match found {
             Ok(resource) => resource,
-            // No kind, no objects: but only if the cluster said so (D18, case 67).
             Err(discovery::Error::Unknown { .. }) if undeploys => {
-                return Attempt::done(absent(&subject), 0);
+                match Box::pin(cluster.absence(subject.api_version, subject.kind, order.answer_by)).await {
+                    // Its objects are the same in every version.
+                    Ok(Absence::Elsewhere(version, resource)) => {
+                        elsewhere = version;
+                        subject.api_version = &elsewhere;
+                        resource
+                    }
+                    // No kind, no objects (D18, case 67).
+                    Ok(Absence::Proven) => return Attempt::done(absent(&subject), 0),
+                    Err(why) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
+                }
             }
             Err(discovery::Error::Unknown { near }) => {
                 let verdict = verdict::kind_unknown(&subject, near.as_deref());
@@ -175,6 +186,10 @@ impl Direct {
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
         let order = task.order;
+        let first_seen = {
+            let mut removed = self.removed.lock().expect("nothing panics while it holds the lock");
+            removed.entry((order.step, order.lane)).or_default().clone()
+        };
         let removal = Removal {
             subject: task.subject.clone(),
             resource: &task.resource,
@@ -184,6 +199,7 @@ impl Direct {
             dry_run: self.plan.dry_run,
             attempt: order.attempt,
             lost_before: order.lost_since.is_some(),
+            first_seen: &first_seen,
             stop: &order.stop,
         };
         let accepted = || order.progress.written();

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use switchyard_proto::v1::{Change, Outcome, Verdict};
 use switchyard_tests::{
-    fault::{Canned, Fault, Gate, Rule},
+    fault::{Canned, Fault, Gate, Loss, Rule, Seen},
     plan::Draft,
 };
 
@@ -194,4 +194,136 @@ async fn what_stays_on_one_cluster_holds_back_on_every_cluster() {
     for cluster in [stage.world.east(), stage.world.west()] {
         assert!(stage.read(cluster, &stage.path("v1/configmaps", "a")).await.is_some());
     }
+}
+
+/// A definition whose versions are served or not, and one marked object of its kind, made past the executor.
+async fn custom_object(stage: &Stage, versions: &[(&str, bool)]) -> (String, Value) {
+    let group = format!("{}.example.com", stage.namespace);
+    let east = stage.world.east();
+    stage.create(east, DEFINITIONS, &definition(&group, versions)).await;
+    let (version, _) = versions.iter().find(|(_, served)| *served).unwrap();
+    let kind = format!("/apis/{group}/{version}/namespaces/{}/widgets", stage.namespace);
+    eventually("the kind to be served", async || stage.read(east, &kind).await.is_some()).await;
+    let object = json!({
+        "apiVersion": format!("{group}/{version}"), "kind": "Widget",
+        "metadata": {"name": "w", "namespace": stage.namespace, "labels": {"design.meshery.io/id": DESIGN}},
+    });
+    stage.create(east, &kind, &object).await;
+    (group, object)
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(group: &str, versions: &[(&str, bool)]) -> Value {
+    let version = |(ix, (name, served)): (usize, &(&str, bool))| {
+        json!({
+            "name": name, "served": served, "storage": ix == 0,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("widgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": versions.iter().enumerate().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// Case 205: a page that stands in a group's place does not mean that the group, and with it the object, is gone.
+#[tokio::test]
+async fn a_page_in_place_of_a_group_is_no_proof_that_its_objects_are_gone() {
+    let stage = Stage::set("group-page").await;
+    let (group, mut object) = custom_object(&stage, &[("v1", true)]).await;
+    object["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
+    let path = format!("/apis/{group}/v1/namespaces/{}/widgets/w", stage.namespace);
+    stage.seize_as("controller", &path, &object).await;
+    stage
+        .create(stage.world.east(), stage.path("v1/configmaps", "").trim_end_matches('/'), &marked(&stage, "map"))
+        .await;
+    let down = Draft::on(&["east"]).design(DESIGN).undeploy().step_timeout(4_000).apply("cr", &[], &object).apply(
+        "map",
+        &["cr"],
+        &marked(&stage, "map"),
+    );
+    let page = || Canned::status(404).text("<html>not found</html>").header("content-type", "text/html");
+
+    stage.east.add(Rule::any(&format!("/apis/{group}"), Fault::Answer(page())));
+    let outcome = stage.run(&down).await;
+    assert_failed(&outcome, "cr", "API_UNAVAILABLE", &["lists", "not found"]);
+    assert_eq!(outcome.outcomes()["map"], Outcome::Withheld);
+
+    // The object is found and told to go; from then on a page stands there.
+    stage.east.clear();
+    stage.east.forget();
+    stage.east.add(Rule::get(&format!("/apis/{group}"), Fault::Answer(page())).after(2));
+    let outcome = stage.run(&down).await;
+    assert_eq!(stage.east.count(|seen| seen.method == Method::DELETE), 1, "{:?}", outcome.results);
+    assert_eq!(outcome.outcomes()["cr"], Outcome::Indeterminate, "{:?}", outcome.results);
+    assert_eq!(outcome.outcomes()["map"], Outcome::Withheld);
+    assert!(stage.object("v1/configmaps", "map").await.is_some());
+    assert!(stage.read(stage.world.east(), &path).await.is_some());
+}
+
+/// Case 205: that a version is no longer served does not mean that its objects are gone; they are the same in another one.
+#[tokio::test]
+async fn an_object_is_removed_in_the_version_that_is_served() {
+    let stage = Stage::set("other-version").await;
+    let (group, object) = custom_object(&stage, &[("v1", true), ("v2", true)]).await;
+    let later = definition(&group, &[("v1", false), ("v2", true)]);
+    stage.seize_as("somebody", &format!("{DEFINITIONS}/widgets.{group}"), &later).await;
+    let east = stage.world.east();
+    let path = |version: &str| format!("/apis/{group}/{version}/namespaces/{}/widgets/w", stage.namespace);
+    eventually("v1 to be served no longer", async || stage.read(east, &path("v1")).await.is_none()).await;
+    assert!(stage.read(east, &path("v2")).await.is_some());
+    let down = Draft::on(&["east"]).design(DESIGN).undeploy().apply("cr", &[], &object);
+    let outcome = stage.run(&down).await;
+    assert_eq!(outcome.target("cr", "east").unwrap().change(), Change::Removed, "{:?}", outcome.results);
+    assert!(stage.read(east, &path("v2")).await.is_none());
+}
+
+/// Case 209: what somebody made anew while it was removed is not what was to be removed, whatever mark it carries.
+#[tokio::test]
+async fn what_is_made_anew_meanwhile_is_left_in_place() {
+    let stage = Stage::set("anew").await;
+    let down = up(&stage, &["east"], &["held", "lost"]).await;
+    let path = |name: &str| stage.path("v1/configmaps", name);
+    let anew = async |name: &str, is_there: bool| {
+        if is_there {
+            stage.delete(stage.world.east(), &path(name)).await;
+        }
+        stage
+            .create(stage.world.east(), stage.path("v1/configmaps", "").trim_end_matches('/'), &marked(&stage, name))
+            .await
+    };
+    stage.east.forget();
+    // One is made anew between the look and the DELETE; the other after a DELETE whose answer was lost.
+    let (before, after) = (Gate::shut(), Gate::shut());
+    stage.east.add(Rule::delete("/configmaps/held", Fault::Hold(before.clone())));
+    stage.east.add(Rule::delete("/configmaps/lost", Fault::Lose(Loss::BeforeHeaders)).times(1));
+    stage.east.add(Rule::get("/configmaps/lost", Fault::Hold(after.clone())).after(1));
+    let saw = async |method: Method, name: &str, times| {
+        let fits = |seen: &Seen| seen.method == method && seen.path.ends_with(&format!("/configmaps/{name}"));
+        stage.east.wait_for(times, fits).await.unwrap();
+    };
+    let somebody = async {
+        saw(Method::GET, "lost", 2).await;
+        let lost = anew("lost", false).await;
+        after.open();
+        saw(Method::DELETE, "held", 1).await;
+        let held = anew("held", true).await;
+        before.open();
+        (lost, held)
+    };
+    let (outcome, (lost, held)) = tokio::join!(stage.run(&down), somebody);
+    for (name, made) in [("lost", lost), ("held", held)] {
+        let target = outcome.target(name, "east").unwrap();
+        assert_eq!((target.outcome(), target.change()), (Outcome::Succeeded, Change::Removed), "{target:?}");
+        assert!(target.warnings.iter().any(|it| it.contains("made it anew")), "{target:?}");
+        let there = stage.object("v1/configmaps", name).await.unwrap();
+        assert_eq!(there["metadata"]["uid"], made["metadata"]["uid"]);
+    }
+    assert_eq!(stage.east.count(|seen| seen.method == Method::DELETE), 2);
 }
