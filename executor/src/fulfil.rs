@@ -103,6 +103,8 @@ pub(crate) struct Done {
     pub(crate) diff: Vec<FieldDiff>,
     /// What the wait until it is ready came to, where one was asked for (D16).
     pub(crate) readiness: Option<Ready>,
+    /// The design that the object belongs to, where it was left as it is (L1).
+    pub(crate) shared_with: Option<Box<str>>,
 }
 
 /// What a wait until an object is ready came to.

@@ -345,7 +345,14 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
             _ => return invalid("header.options.step_timeout", "a step needs a positive time"),
         },
     };
+    let existing = match v1::Existing::try_from(options.existing) {
+        Ok(v1::Existing::Unspecified) => v1::Existing::Refuse,
+        Ok(existing) => existing,
+        // Whoever asks for what is not known here must not get something else.
+        Err(_) => return invalid("header.options.existing", format!("there is no value {}", options.existing)),
+    };
     Ok(Options {
+        existing,
         step_timeout,
         max_in_flight: (options.max_in_flight > 0).then_some(options.max_in_flight as usize),
         force_conflicts: options.force_conflicts,

@@ -43,6 +43,7 @@ pub(crate) struct Options {
     pub(crate) upgrade_dependencies: bool,
     pub(crate) remove_dependencies: bool,
     pub(crate) goes_on_without_client: bool,
+    pub(crate) existing: v1::Existing,
 }
 
 /// One step of a verified plan.

@@ -469,6 +469,7 @@ impl<F: Fulfil> Driver<F> {
                         target.change = done.change.into();
                         target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
+                        target.shared_with = done.shared_with.map(String::from).unwrap_or_default();
                         tell_readiness(&mut target, done.readiness);
                     }
                     Some(Err(mut failure)) => {

@@ -44,6 +44,7 @@ pub(crate) enum Reason {
     Internal,
     Cancelled,
     NotOurs,
+    OwnedByDesign,
     ForeignContents,
     Protected,
     FinalizersPending,
@@ -89,6 +90,7 @@ impl Reason {
             Self::Internal => "INTERNAL",
             Self::Cancelled => "CANCELLED",
             Self::NotOurs => "NOT_OURS",
+            Self::OwnedByDesign => "OWNED_BY_DESIGN",
             Self::ForeignContents => "FOREIGN_CONTENTS",
             Self::Protected => "PROTECTED",
             Self::FinalizersPending => "FINALIZERS_PENDING",
@@ -138,6 +140,7 @@ impl Reason {
             | Self::DefinitionRejected
             | Self::ManifestInvalid
             | Self::NotOurs
+            | Self::OwnedByDesign
             | Self::ForeignContents
             | Self::Protected
             | Self::NotFound
@@ -455,6 +458,34 @@ pub(crate) fn name(subject: &Subject<'_>) -> String {
     } else {
         format!("{kind} {namespace}/{name} on cluster {cluster}")
     }
+}
+
+/// The verdict on a conflict over an object that has gone since.
+pub(crate) fn gone_meanwhile(conflict: Failure) -> Verdict {
+    Verdict::Again { failure: conflict, after: Some(Duration::ZERO), patience: ODD, lost: false }
+}
+
+/// The verdict on an object of another design (L1). `differs` are fields that are not as asked, where that was looked at.
+pub(crate) fn owned_by_design(subject: &Subject<'_>, design: &str, differs: &[&str], conflict: Failure) -> Verdict {
+    let unlike = match differs {
+        [] => String::new(),
+        fields => format!(", and it is not as asked: {}", fields.join(", ")),
+    };
+    let text = format!(
+        "{} belongs to design {design}{unlike}; take the component out of one of the two, undeploy that design, or set \
+         `existing` to EXISTING_TAKE_OVER",
+        name(subject)
+    );
+    Verdict::Refused(Failure { causes: conflict.causes, ..Failure::new(Reason::OwnedByDesign, text) })
+}
+
+/// The verdict on an object that was there before and carries no design's mark, where such are to be left alone.
+pub(crate) fn unmarked(subject: &Subject<'_>) -> Verdict {
+    let text = format!(
+        "{} was there before and carries no design's mark; delete it, or set `existing` to EXISTING_REFUSE to have it adopted",
+        name(subject)
+    );
+    Verdict::Refused(Failure::new(Reason::NotOurs, text))
 }
 
 /// The verdict on an object that was applied while it is on its way out: it will be gone (case 42).

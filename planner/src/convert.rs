@@ -209,6 +209,11 @@ fn options(mut options: v1::RunOptions, mistakes: &mut Mistakes) -> v1::RunOptio
         Ok(_) => {}
         Err(_) => mistakes.add("options.on_disconnect", format!("there is no value {}", options.on_disconnect)),
     }
+    match v1::Existing::try_from(options.existing) {
+        Ok(v1::Existing::Unspecified) => options.set_existing(v1::Existing::Refuse),
+        Ok(_) => {}
+        Err(_) => mistakes.add("options.existing", format!("there is no value {}", options.existing)),
+    }
     if options
         .step_timeout
         .is_some_and(|timeout| timeout.seconds < 0 || timeout.nanos < 0 || (timeout.seconds, timeout.nanos) == (0, 0))

@@ -26,6 +26,7 @@ async fn a_plan_is_a_header_steps_and_a_trailer() {
     assert_eq!(header.set_aside.len(), 1);
     let options = header.options.unwrap();
     assert_eq!((options.default_namespace.as_str(), options.on_disconnect()), ("default", v1::OnDisconnect::Stop));
+    assert_eq!(options.existing(), v1::Existing::Refuse);
     assert_eq!(options.step_timeout, None);
     assert_eq!(steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["id-db", "id-api"]);
     assert_eq!(steps[1].depends_on, ["id-db"]);
@@ -120,6 +121,7 @@ async fn mistakes_of_the_request_are_told_at_once() {
         options: Some(v1::RunOptions {
             default_namespace: "Not One".into(),
             on_disconnect: 9,
+            existing: 9,
             step_timeout: Some(prost_types::Duration { seconds: -1, nanos: 0 }),
             ..Default::default()
         }),
@@ -137,6 +139,7 @@ async fn mistakes_of_the_request_are_told_at_once() {
             "clusters[2]",
             "options.default_namespace",
             "options.on_disconnect",
+            "options.existing",
             "options.step_timeout",
             "design"
         ]

@@ -66,6 +66,11 @@ impl Draft {
         self
     }
 
+    /// Returns the design's id.
+    pub fn design_id(&self) -> &str {
+        self.header.design.as_ref().map_or("", |design| &design.id)
+    }
+
     /// Adds a step that applies an object to all clusters, after the steps that it depends on. The component is called
     /// `name`, and so is the step.
     #[must_use]

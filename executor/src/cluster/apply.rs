@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,7 +16,9 @@ use tokio::time::Instant;
 use super::{
     Change, Cluster, Reply,
     discovery::Resource,
+    listing,
     object::{self, Found},
+    ownership::without_marks,
     warnings,
 };
 use crate::{
@@ -24,15 +27,14 @@ use crate::{
     verdict::{self, Subject, Verdict},
 };
 
-/// The engine's field manager (S18). Changing it would orphan the fields of everything that was ever deployed.
-pub(crate) const FIELD_MANAGER: &str = "switchyard";
-
 /// What is applied.
 pub(crate) struct Patch<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) resource: &'a Resource,
     /// The object as JSON, sent as it is: the path tells the API server the namespace.
     pub(crate) manifest: Bytes,
+    /// The design's field manager (S18, L1).
+    pub(crate) manager: &'a str,
     /// Takes over fields that another manager owns (D13).
     pub(crate) force: bool,
     /// Only asks what would happen.
@@ -52,6 +54,8 @@ pub(crate) struct Applied {
     pub(crate) namespace: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// Whether it was changed, and another manager has written it too, whenever that was.
+    pub(crate) has_others: bool,
     /// The whole of it as JSON, where it was written.
     pub(crate) body: Bytes,
 }
@@ -61,6 +65,15 @@ pub(crate) struct Rehearsed {
     /// The object as it is now; its change is what would be.
     pub(crate) applied: Applied,
     pub(crate) diff: Vec<FieldDiff>,
+    /// Whether the object is there and carries no design's mark.
+    pub(crate) adopts: bool,
+}
+
+/// Whether the design's marks count as a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    Count,
+    Aside,
 }
 
 /// What a PATCH came to, and the server's warnings.
@@ -129,7 +142,7 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
 }
 
 /// Asks what applying the object would change (S22): the API server goes all the way and stores nothing.
-pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Outcome<Rehearsed> {
+pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, by: Instant) -> Outcome<Rehearsed> {
     let failed = |verdict| Outcome { result: Err(verdict), warnings: Vec::new() };
     let before = match object::read::<Value>(cluster, &what.subject, what.resource, "application/json", by).await {
         Ok(Found::There(object)) => Some(object),
@@ -142,7 +155,10 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, by: Instant) -
     };
     let result = match serde_json::from_slice::<Value>(&reply.body) {
         Ok(after) if after["metadata"]["name"] == what.subject.name => {
-            let diff = diff::diff(before.as_ref(), &after);
+            let diff = match marks {
+                Marks::Count => diff::diff(before.as_ref(), &after),
+                Marks::Aside => diff::diff(before.clone().map(without_marks).as_ref(), &without_marks(after.clone())),
+            };
             let change = match (&before, diff.is_empty()) {
                 (None, _) => Change::Created,
                 (Some(_), false) => Change::Configured,
@@ -158,7 +174,8 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, by: Instant) -
                 resource_version: of_before("resourceVersion"),
                 ..Applied::default()
             };
-            Ok(Rehearsed { applied, diff })
+            let adopts = before.as_ref().is_some_and(|it| it["metadata"]["labels"][object::DESIGN_LABEL].is_null());
+            Ok(Rehearsed { applied, diff, adopts })
         }
         _ => Err(verdict::odd(&what.subject, "it is not the object")),
     };
@@ -191,7 +208,7 @@ fn masked_warnings(reply: &Reply, what: &Patch<'_>) -> Vec<String> {
 fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
     let mut path = object::path(&what.subject, what.resource);
     path.push_str("?fieldManager=");
-    path.push_str(FIELD_MANAGER);
+    path.push_str(what.manager);
     path.push_str("&fieldValidation=Strict");
     if what.force {
         path.push_str("&force=true");
@@ -235,7 +252,7 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         let ours = metadata
             .managed_fields
             .iter()
-            .find(|entry| entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty());
+            .find(|entry| entry.manager == what.manager && entry.operation == "Apply" && entry.subresource.is_empty());
         let entry_time = ours.map(|entry| &*entry.time);
         let wrote = ours.is_none()
             || may_be_of_this_request(entry_time, answered)
@@ -247,13 +264,45 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
             false => Change::Unchanged,
         }
     };
+    let is_of_others = |entry: &ManagedFields| entry.manager != what.manager && entry.subresource.is_empty();
+    let has_others = change == Change::Configured && metadata.managed_fields.iter().any(is_of_others);
     Ok(Applied {
         change,
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        has_others,
         body: Bytes::new(),
     })
+}
+
+/// The object's metadata as it was right before the write that `applied` tells of; none when nobody can tell.
+pub(crate) async fn before(
+    cluster: &Cluster,
+    subject: &Subject<'_>,
+    resource: &Resource,
+    applied: &Applied,
+    by: Instant,
+) -> Option<object::Metadata> {
+    // Resource versions are revisions of the whole store (https://kubernetes.io/docs/reference/using-api/api-concepts/,
+    // "Resource versions"), so the one before shows the object without this write.
+    let revision = applied.resource_version.parse::<u64>().ok()?.checked_sub(1)?;
+    let mut path = object::collection(subject.api_version, resource, subject.namespace);
+    path.push_str("?fieldSelector=metadata.name%3D");
+    path.extend(utf8_percent_encode(subject.name, NON_ALPHANUMERIC));
+    path.push_str(&format!("&resourceVersion={revision}&resourceVersionMatch=Exact"));
+    let request = Request::get(path).header(header::ACCEPT, listing::METADATA_LIST).body(Body::empty()).ok()?;
+    let reply = cluster.send(request, &object::target("LIST", subject, resource, 1), by).await.ok()?;
+    if reply.status != StatusCode::OK {
+        return None;
+    }
+    let list: BareList = serde_json::from_slice(&reply.body).ok()?;
+    list.items.into_iter().map(|item| item.metadata).find(|metadata| metadata.uid == applied.uid)
+}
+
+#[derive(Deserialize)]
+struct BareList {
+    items: Vec<object::Bare>,
 }
 
 /// Whether a field manager's entry may have been written by the request that was answered: both times are the server's, cut

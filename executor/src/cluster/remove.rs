@@ -35,6 +35,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) resource: &'a Resource,
     /// The design whose mark the object must carry.
     pub(crate) design_id: &'a str,
+    /// Leaves an object of another design where it is, which is no failure then (L1). Definitions and namespaces are always.
+    pub(crate) leaves_shared: bool,
     /// Removes definitions and namespaces although they hold objects outside the design.
     pub(crate) delete_foreign: bool,
     /// What controllers put into every namespace, which is nobody's loss.
@@ -64,6 +66,14 @@ pub(crate) struct Removed {
     pub(crate) change: Change,
     /// The object as it was; none when it was not there.
     pub(crate) uid: String,
+    /// The design that it belongs to, where it was left in place for that reason.
+    pub(crate) shared_with: Option<Box<str>>,
+}
+
+impl Removed {
+    fn new(change: Change, uid: impl Into<String>) -> Self {
+        Self { change, uid: uid.into(), shared_with: None }
+    }
 }
 
 #[derive(Deserialize)]
@@ -117,12 +127,17 @@ async fn attempt(
         Found::There(object) => object,
         Found::NotThere => {
             let change = if what.lost_before { Change::Removed } else { Change::Absent };
-            return Ok(Removed { change, uid: String::new() });
+            return Ok(Removed::new(change, ""));
         }
     };
     let metadata = &object.metadata;
+    let is_definition = definition::is_definition(subject.api_version, subject.kind);
     let whose = match owner(metadata, what.design_id) {
         Owner::Ours => None,
+        Owner::Design(other) if is_namespace || is_definition || what.leaves_shared => {
+            let shared_with = Some(other.into());
+            return Ok(Removed { shared_with, ..Removed::new(Change::Unchanged, metadata.uid.clone()) });
+        }
         Owner::Nobody => Some("it carries no design's mark, so it was not deployed by this engine".to_owned()),
         Owner::Design(other) => Some(format!("it carries the mark of design {other}, not of {}", what.design_id)),
     };
@@ -152,7 +167,7 @@ async fn attempt(
         true => &metadata.uid,
         false => what.first_seen.get_or_init(|| metadata.uid.clone()),
     };
-    let removed = Removed { change: Change::Removed, uid: uid.clone() };
+    let removed = Removed::new(Change::Removed, uid.clone());
     if metadata.uid != *uid {
         said.warnings.push(made_anew(metadata));
         return Ok(removed);
@@ -184,12 +199,7 @@ fn made_anew(other: &Metadata) -> String {
 }
 
 /// What is not of the design and would go along.
-async fn foreign(
-    cluster: &Cluster,
-    what: &Removal<'_>,
-    is_namespace: bool,
-    by: Instant,
-) -> Result<Foreign, String> {
+async fn foreign(cluster: &Cluster, what: &Removal<'_>, is_namespace: bool, by: Instant) -> Result<Foreign, String> {
     let Subject { api_version, kind, name, .. } = what.subject;
     let own = Own { design_id: what.design_id, release: None };
     if is_namespace {
@@ -211,7 +221,7 @@ enum Deleted {
     /// It was accepted, or there is nothing any more.
     Accepted,
     /// The object is gone, and this one has its name now.
-    MadeAnew(Metadata),
+    MadeAnew(Box<Metadata>),
 }
 
 async fn delete(
@@ -259,7 +269,7 @@ async fn delete(
     // Another object may have taken the place of the one that was to go, or that one is on its way out already.
     match object::read::<object::Bare>(cluster, subject, what.resource, METADATA_ONLY, by).await? {
         Found::NotThere => Ok(Deleted::Accepted),
-        Found::There(object::Bare { metadata }) if metadata.uid != uid => Ok(Deleted::MadeAnew(metadata)),
+        Found::There(object::Bare { metadata }) if metadata.uid != uid => Ok(Deleted::MadeAnew(Box::new(metadata))),
         Found::There(object::Bare { metadata }) if metadata.deletion_timestamp.is_some() => Ok(Deleted::Accepted),
         Found::There(_) => Err(refused),
     }

@@ -151,7 +151,7 @@ impl ByAdapter {
             name: object.head.metadata.name.clone(),
             ..Default::default()
         });
-        Done { change: change.unwrap_or_default(), object, diff: Vec::new(), readiness: None }
+        Done { change: change.unwrap_or_default(), object, diff: Vec::new(), readiness: None, shared_with: None }
     }
 }
 

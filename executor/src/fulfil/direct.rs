@@ -1,22 +1,26 @@
 //! The direct path: applies a step's object to one cluster, removes it, or asks what either would do (S18, S20, S22).
 
+mod existing;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, OnceLock},
 };
 
 use bytes::Bytes;
-use switchyard_proto::v1::{ObjectRef, Operation};
+use switchyard_proto::v1::{self, ObjectRef, Operation};
 use tokio::{sync::OnceCell, time::Instant};
 
+use self::existing::{ADOPTED, Settled, taken_over};
 use super::{Attempt, Done, Order, Ready};
 use crate::{
     cluster::{
         Change, Cluster,
-        apply::{self, Applied, Patch},
+        apply::{self, Applied, Marks, Patch, Rehearsed},
         contents::Everywhere,
         definition,
         discovery::{self, Absence, Resource},
+        ownership,
         readiness::{self, Awaited},
         remove::{self, Removal},
     },
@@ -30,15 +34,19 @@ use crate::{
 /// A namespace by lane and name, and whether it was created.
 type Created = BTreeMap<(u16, String), Arc<OnceCell<()>>>;
 
+/// By step and lane: the uid of what is removed, as the first attempt saw it.
+type FirstSeen = BTreeMap<(StepIx, Lane), Arc<OnceLock<String>>>;
+
 /// Carries out the direct steps of one plan.
 pub(crate) struct Direct {
     plan: Arc<Plan>,
     /// By lane.
     clusters: Vec<Arc<Cluster>>,
+    /// The design's field manager.
+    manager: String,
     /// Namespaces that were created because they were missing (D14): once each.
     created: Mutex<Created>,
-    /// The uid of what each unit removes, as its first attempt saw it.
-    removed: Mutex<BTreeMap<(StepIx, Lane), Arc<OnceLock<String>>>>,
+    removed: Mutex<FirstSeen>,
     secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
     everywhere: Arc<Everywhere>,
@@ -60,7 +68,8 @@ impl Direct {
         secrets: Arc<OfDesign>,
         everywhere: Arc<Everywhere>,
     ) -> Self {
-        Self { plan, clusters, created: Mutex::default(), removed: Mutex::default(), secrets, everywhere }
+        let manager = ownership::manager(&plan.design.id);
+        Self { manager, plan, clusters, created: Mutex::default(), removed: Mutex::default(), secrets, everywhere }
     }
 
     pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
@@ -109,6 +118,12 @@ impl Direct {
             }
             task.subject.namespace = "";
         }
+        if !undeploys
+            && self.plan.options.existing == v1::Existing::RefuseUnmarked
+            && let Err(verdict) = Box::pin(self.refuse_unmarked(&task)).await
+        {
+            return Attempt { warnings, ..Attempt::ended(verdict) };
+        }
         let mut attempt = match (undeploys, self.plan.dry_run) {
             (false, false) => self.apply(&task).await,
             (false, true) => Box::pin(self.rehearse(&task)).await,
@@ -137,8 +152,31 @@ impl Direct {
     async fn apply(&self, task: &Task<'_>) -> Attempt {
         let Task { cluster, direct, order, subject, .. } = task;
         let sent = Instant::now();
-        let outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
+        let mut outcome = apply::apply(cluster, &self.patch(task), order.answer_by).await;
         let took = Some(sent.elapsed());
+        let (mut sent, mut shared_with) = (1, None);
+        if let Some(conflict) = conflict(&outcome.result) {
+            match Box::pin(self.settle(task, conflict)).await {
+                Ok(Settled::Force { from }) => {
+                    let forced = Patch { force: true, ..self.patch(task) };
+                    outcome = Box::pin(apply::apply(cluster, &forced, order.answer_by)).await;
+                    outcome.warnings.extend(from.as_deref().map(taken_over));
+                    sent += 1;
+                }
+                Ok(Settled::Shared { applied, with }) => {
+                    outcome.result = Ok(applied);
+                    shared_with = Some(with);
+                }
+                Err(verdict) => outcome.result = Err(verdict),
+            }
+        }
+        // Forcing may have left the other manager no field to be seen by.
+        if let Ok(applied) = &outcome.result
+            && (applied.has_others || sent > 1)
+            && Box::pin(self.was_adopted(task, applied)).await
+        {
+            outcome.warnings.push(ADOPTED.into());
+        }
         let result = match outcome.result {
             Err(Verdict::Refused(failure))
                 if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
@@ -154,20 +192,25 @@ impl Direct {
                     ..done(subject, applied, Vec::new())
                 })
             }
-            Ok(applied) if self.plan.options.wait_until_ready => Ok(Box::pin(self.until_ready(task, applied)).await),
+            Ok(applied) if self.plan.options.wait_until_ready => {
+                let design_id = shared_with.as_deref().unwrap_or(&self.plan.design.id);
+                Ok(Box::pin(self.until_ready(task, applied, design_id)).await)
+            }
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
         };
-        Attempt { result, sent: 1, took, warnings: outcome.warnings, checked: Vec::new() }
+        let result = result.map(|done| Done { shared_with, ..done });
+        Attempt { result, sent, took, warnings: outcome.warnings, checked: Vec::new() }
     }
 
-    async fn until_ready(&self, task: &Task<'_>, applied: Applied) -> Done {
+    /// Waits until the object, which carries the mark of the design `design_id`, is ready.
+    async fn until_ready(&self, task: &Task<'_>, applied: Applied, design_id: &str) -> Done {
         let Task { cluster, order, subject, .. } = task;
         order.progress.written();
         let awaited = Awaited {
             subject: subject.clone(),
             resource: &task.resource,
-            design_id: &self.plan.design.id,
+            design_id,
             written: serde_json::from_slice(&applied.body).ok(),
         };
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
@@ -176,12 +219,32 @@ impl Direct {
     }
 
     async fn rehearse(&self, task: &Task<'_>) -> Attempt {
-        let outcome = apply::rehearse(task.cluster, &self.patch(task), task.order.answer_by).await;
+        let (cluster, by) = (task.cluster, task.order.answer_by);
+        let mut outcome = apply::rehearse(cluster, &self.patch(task), Marks::Count, by).await;
+        let (mut sent, mut shared_with) = (1, None);
+        if let Some(conflict) = conflict(&outcome.result) {
+            match self.settle(task, conflict).await {
+                Ok(Settled::Force { from }) => {
+                    let forced = Patch { force: true, ..self.patch(task) };
+                    outcome = apply::rehearse(cluster, &forced, Marks::Count, by).await;
+                    outcome.warnings.extend(from.as_deref().map(taken_over));
+                    sent += 1;
+                }
+                Ok(Settled::Shared { applied, with }) => {
+                    outcome.result = Ok(Rehearsed { applied, diff: Vec::new(), adopts: false });
+                    shared_with = Some(with);
+                }
+                Err(verdict) => outcome.result = Err(verdict),
+            }
+        }
+        if outcome.result.as_ref().is_ok_and(|rehearsed| rehearsed.adopts) {
+            outcome.warnings.push(ADOPTED.into());
+        }
         let result = outcome
             .result
-            .map(|rehearsed| done(&task.subject, rehearsed.applied, rehearsed.diff))
+            .map(|rehearsed| Done { shared_with, ..done(&task.subject, rehearsed.applied, rehearsed.diff) })
             .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
-        Attempt { result, sent: 1, took: None, warnings: outcome.warnings, checked: Vec::new() }
+        Attempt { result, sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
@@ -194,6 +257,7 @@ impl Direct {
             subject: task.subject.clone(),
             resource: &task.resource,
             design_id: &self.plan.design.id,
+            leaves_shared: self.plan.options.existing == v1::Existing::Share,
             delete_foreign: self.plan.options.delete_foreign,
             everywhere: &self.everywhere,
             dry_run: self.plan.dry_run,
@@ -211,7 +275,7 @@ impl Direct {
                 uid: removed.uid,
                 ..Applied::default()
             };
-            done(&task.subject, applied, Vec::new())
+            Done { shared_with: removed.shared_with, ..done(&task.subject, applied, Vec::new()) }
         });
         Attempt { result, sent: outcome.sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
@@ -221,7 +285,8 @@ impl Direct {
             subject: task.subject.clone(),
             resource: &task.resource,
             manifest: task.direct.manifest.clone(),
-            force: self.plan.options.force_conflicts,
+            manager: &self.manager,
+            force: false,
             dry_run: self.plan.dry_run,
             attempt: task.order.attempt,
             lost_since: task.order.lost_since,
@@ -263,6 +328,7 @@ impl Direct {
                 subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
                 manifest: Bytes::from(manifest.to_string()),
+                manager: &self.manager,
                 force: false,
                 dry_run: false,
                 attempt: 1,
@@ -282,6 +348,14 @@ impl Direct {
     }
 }
 
+/// The conflict that a request ended in.
+fn conflict<T>(result: &Result<T, Verdict>) -> Option<Failure> {
+    match result {
+        Err(Verdict::Refused(failure)) if failure.reason == Reason::Conflict => Some(failure.clone()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
     let object = ObjectRef {
         api_version: subject.api_version.to_owned(),
@@ -291,7 +365,7 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { change: applied.change.into(), object: Some(object), diff, readiness: None }
+    Done { change: applied.change.into(), object: Some(object), diff, readiness: None, shared_with: None }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {

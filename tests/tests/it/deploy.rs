@@ -37,7 +37,7 @@ async fn object_carries_the_marks_and_deploying_again_changes_nothing() {
     assert_eq!(annotation("component.meshery.io/id"), first.results[0].step_id);
     let fields = object.metadata.managed_fields.clone().unwrap();
     assert_eq!(fields.len(), 1);
-    assert_eq!(fields[0].manager.as_deref(), Some("switchyard"));
+    assert_eq!(fields[0].manager, Some(format!("switchyard/{}", design.id())));
     assert_eq!(fields[0].operation.as_deref(), Some("Apply"));
 
     let second = client.run(request, vec![]).await.unwrap();

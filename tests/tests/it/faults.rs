@@ -13,6 +13,7 @@ mod contents;
 mod discovery;
 mod drain;
 mod locks;
+mod ownership;
 mod removal;
 mod runs;
 mod secrets;

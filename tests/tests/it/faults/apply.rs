@@ -65,6 +65,7 @@ async fn deploying_again_leaves_one_entry_and_writes_only_what_changed() {
     let mut second = first.clone();
     second["metadata"]["annotations"] = json!({"example.com/changed": "yes"});
     let design = Draft::on(&["east"]);
+    let manager = format!("switchyard/{}", design.design_id());
     let entries = async || {
         let object = stage.object("v1/configmaps", "map").await.unwrap();
         let managed = object["metadata"]["managedFields"].as_array().unwrap().clone();
@@ -76,7 +77,7 @@ async fn deploying_again_leaves_one_entry_and_writes_only_what_changed() {
     assert_applied(&changed, "map", Change::Configured);
     let (version, managed) = entries().await;
     assert_eq!(managed.len(), 1, "{managed:?}");
-    assert_eq!((&managed[0]["manager"], &managed[0]["operation"]), (&json!("switchyard"), &json!("Apply")));
+    assert_eq!((&managed[0]["manager"], &managed[0]["operation"]), (&json!(manager), &json!("Apply")));
     assert_eq!(changed.target("map", "east").unwrap().object.as_ref().unwrap().resource_version, version);
 
     assert_applied(&stage.run(&design.apply("map", &[], &second)).await, "map", Change::Unchanged);
