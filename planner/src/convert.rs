@@ -117,6 +117,19 @@ impl Intake {
         }
     }
 
+    /// Options that were set and do nothing (case 353).
+    fn without_effect(&self) -> impl Iterator<Item = v1::Warning> {
+        let v1::RunOptions { upgrade_dependencies, remove_dependencies, .. } = self.options;
+        let deploys_without = self.operation == Operation::Deploy && !self.include_dependencies;
+        let set = [("upgrade_dependencies", upgrade_dependencies), ("remove_dependencies", remove_dependencies)];
+        set.into_iter().filter(move |(_, set)| *set && deploys_without).map(|(option, _)| v1::Warning {
+            component_id: String::new(),
+            field: format!("options.{option}"),
+            code: "OPTION_WITHOUT_EFFECT".into(),
+            message: format!("{option} does nothing here: include_dependencies is not set"),
+        })
+    }
+
     /// The parts of the answer.
     pub fn parts(self, plan: Plan, traceparent: String) -> Parts {
         let Plan { operation, dry_run, design_id, design_name, design_version, clusters, set_aside, warnings, steps } =
@@ -126,6 +139,8 @@ impl Intake {
             Operation::Undeploy => v1::Operation::Undeploy,
         };
         let steps: Vec<_> = steps.into_iter().map(|step| self::step(step, &clusters)).collect();
+        let mut warnings: Vec<_> = warnings.into_iter().map(self::warning).collect();
+        warnings.extend(self.without_effect());
         let mut header = v1::PlanHeader {
             plan_id: String::new(),
             operation: operation.into(),
@@ -136,7 +151,7 @@ impl Intake {
             options: Some(self.options),
             step_count: u32::try_from(steps.len()).expect("a document cannot hold that many components"),
             set_aside: set_aside.into_iter().map(self::set_aside).collect(),
-            warnings: warnings.into_iter().map(self::warning).collect(),
+            warnings,
             traceparent: String::new(),
         };
         let mut digest = PlanDigest::new(&header);

@@ -119,6 +119,10 @@ pub enum Code {
     ComponentsIgnored,
     /// An order that nobody declared contradicts one that was declared.
     OrderNotKept,
+    /// Components want one chart in different namespaces.
+    ChartNamespaces,
+    /// The registry names no URL for a model's chart.
+    ChartMissing,
     /// There are more warnings than are told.
     MoreWarnings,
 }
@@ -135,6 +139,8 @@ impl Code {
             Self::AddressUnusable => "ADDRESS_UNUSABLE",
             Self::ComponentsIgnored => "COMPONENTS_IGNORED",
             Self::OrderNotKept => "ORDER_NOT_KEPT",
+            Self::ChartNamespaces => "CHART_NAMESPACES",
+            Self::ChartMissing => "CHART_MISSING",
             Self::MoreWarnings => "MORE_WARNINGS",
         }
     }
@@ -284,6 +290,9 @@ fn planned(
         return Err(Refusal::Addresses(addresses));
     }
     drafts.warn_of_addresses(&mut warnings);
+    if wishes.charts {
+        drafts.warn_of_charts(&wishes.default_namespace, &mut warnings);
+    }
     let set_aside = std::mem::take(&mut drafts.set_aside);
     let steps = steps::build(drafts, edges, &marks, wishes.operation, wishes.charts);
     Ok(Plan {

@@ -46,7 +46,7 @@ pub enum Protocol {
 /// What Include Dependencies installs for the components of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chart {
-    /// `https://…` or `oci://…`.
+    /// `https://…` or `oci://…`; empty when there is none.
     pub url: String,
     /// The chart's version; may be empty.
     pub version: String,
@@ -151,7 +151,8 @@ impl Registry {
                 registrant => Some(find(&mut registry, registrant, &|| field("registrant"))?),
             };
             let url = chart.as_ref().map_or("https://", |chart| chart.url.as_str());
-            if !["https://", "oci://"].iter().any(|scheme| url.starts_with(scheme)) {
+            // Without one the model carries nothing, which a plan that would need it says.
+            if !url.is_empty() && !["https://", "oci://"].iter().any(|scheme| url.starts_with(scheme)) {
                 let message = format!("the chart of model {} must lie at https:// or oci://", quoted(&name));
                 return Err(Error { field: field("chart.url"), message });
             }

@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
-use switchyard_planner::plan::{self, Plan, Refusal};
-use switchyard_planner::registry::{Address, Form, Layers, Port, Registrant, Registry, form::Model};
+use switchyard_planner::plan::{self, Plan, Refusal, Request};
+use switchyard_planner::registry::{Address, Chart, Form, Layers, Port, Registrant, Registry, form::Model};
 use switchyard_planner::route::Route;
 
 fn with(own: &Registry, text: &str) -> Result<Plan, Refusal> {
@@ -312,6 +312,45 @@ fn an_adapter_gets_the_component_with_marks() {
     );
     assert_eq!(declaration["configuration"]["metadata"]["annotations"]["component.meshery.io/id"], "id-mesh");
     assert_eq!(declaration["configuration"]["metadata"]["namespace"], "istio-system");
+}
+
+/// Case 345.
+#[test]
+fn components_that_disagree_on_a_charts_namespace_are_warned_of() {
+    let chart = |namespace: &str| Chart { url: "oci://h/app".into(), namespace: namespace.into(), ..Chart::default() };
+    let model = |chart| Model { name: "m".into(), registrant: "hub".into(), chart: Some(chart), ..Model::default() };
+    let form = |chart| Form {
+        registrants: vec![Registrant::named("hub")],
+        models: vec![model(chart)],
+        default_registrant: String::new(),
+    };
+    let placed = |name: &str, namespace: &str| {
+        configured(of_model(component(name), "m"), json!({"metadata": {"namespace": namespace}}))
+    };
+    let text = design([placed("a", "x"), placed("b", "y"), placed("c", "x"), of_model(component("d"), "m")]);
+    let warnings = |chart, charts| {
+        let own = Registry::from_form(form(chart), None).unwrap();
+        let plan = plan::plan(Request { charts, ..request(&text) }, Layers { request: None, own: &own }).unwrap();
+        plan.warnings.into_iter().map(|told| (told.component, told.code.as_str(), told.message)).collect::<Vec<_>>()
+    };
+    let told = warnings(chart(""), true);
+    let of: Vec<_> = told.iter().map(|(component, code, _)| (component.as_str(), *code)).collect();
+    assert_eq!(of, [("id-b", "CHART_NAMESPACES"), ("id-d", "CHART_NAMESPACES")]);
+    assert!(
+        told[0].2.contains("in namespace \"y\" by this component, and in namespace \"x\" by \"a\""),
+        "{}",
+        told[0].2
+    );
+    assert_eq!(warnings(chart("z"), true), []);
+    assert_eq!(warnings(chart(""), false), []);
+    // Case 354: a chart without a URL is none.
+    let nowhere = Chart { url: String::new(), ..chart("z") };
+    let told = warnings(nowhere.clone(), true);
+    assert_eq!(told.len(), 4);
+    assert!(told.iter().all(|(_, code, _)| *code == "CHART_MISSING"), "{told:?}");
+    let own = Registry::from_form(form(nowhere), None).unwrap();
+    let plan = plan::plan(Request { charts: true, ..request(&text) }, Layers { request: None, own: &own }).unwrap();
+    assert!(plan.steps.iter().all(|step| step.chart.is_none()));
 }
 
 const LEGACY: &str = "name: LegacyShop

@@ -45,6 +45,24 @@ async fn a_plan_is_a_header_steps_and_a_trailer() {
     server.stop().await;
 }
 
+/// Case 353.
+#[tokio::test]
+async fn options_that_do_nothing_are_warned_of() {
+    let mut server = Server::start(&[]).await;
+    let options = v1::RunOptions { upgrade_dependencies: true, remove_dependencies: true, ..Default::default() };
+    let request = v1::PlanRequest { options: Some(options), ..of_text(design([component("config")])) };
+    let (header, _) = server.planned(request.clone()).await;
+    let told: Vec<_> = header.warnings.iter().map(|told| (told.code.as_str(), told.field.as_str())).collect();
+    let wanted = ["options.upgrade_dependencies", "options.remove_dependencies"];
+    assert_eq!(told, wanted.map(|field| ("OPTION_WITHOUT_EFFECT", field)));
+    let (header, _) = server.planned(v1::PlanRequest { include_dependencies: true, ..request.clone() }).await;
+    assert_eq!(header.warnings, []);
+    let undeploy = v1::PlanRequest { operation: v1::Operation::Undeploy.into(), ..request };
+    let (header, _) = server.planned(undeploy).await;
+    assert_eq!(header.warnings, []);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn the_same_request_gives_the_same_plan() {
     let mut server = Server::start(&[]).await;

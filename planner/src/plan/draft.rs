@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
 use crate::design::{Component, Components, Field, Position};
@@ -149,6 +149,43 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 quoted(&draft.component.model)
             );
             warnings.push(draft.component.warning(Field::Model, Code::AddressUnusable, message));
+        }
+    }
+
+    /// Charts that nobody can fetch, and components that want one chart in different namespaces: what it has for the whole cluster
+    /// is there only once.
+    pub(super) fn warn_of_charts(&self, default: &str, warnings: &mut Vec<Warning>) {
+        let mut wanted: HashMap<&str, BTreeMap<&str, &str>> = HashMap::new();
+        for draft in &self.semantic {
+            // A namespace of the chart's own is the same for all.
+            let is_looked_at = |chart: &&Chart| chart.namespace.is_empty() || chart.url.is_empty();
+            let Some(chart) = draft.chart.filter(is_looked_at) else { continue };
+            let namespace = draft.namespace.as_deref().unwrap_or(default);
+            if chart.url.is_empty() {
+                let message = format!(
+                    "the registry names no URL for the chart of model {}, so nothing is installed for it",
+                    quoted(&draft.component.model)
+                );
+                warnings.push(draft.component.warning(Field::Model, Code::ChartMissing, message));
+                continue;
+            }
+            let wanted = wanted.entry(&chart.url).or_default();
+            if wanted.contains_key(namespace) {
+                continue;
+            }
+            if let Some((first, component)) = wanted.first_key_value() {
+                let message = format!(
+                    "the chart of model {} is wanted in namespace {} by this component, and in namespace {} by {}. If it has \
+                     objects for the whole cluster, it is installed in one of them only; name that namespace beside the chart's \
+                     URL in the registry",
+                    quoted(&draft.component.model),
+                    quoted(namespace),
+                    quoted(first),
+                    quoted(component)
+                );
+                warnings.push(draft.component.warning(Field::Model, Code::ChartNamespaces, message));
+            }
+            wanted.insert(namespace, &draft.component.name);
         }
     }
 }

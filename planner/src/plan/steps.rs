@@ -67,6 +67,6 @@ fn step<'t>(
         wave,
         route,
         payload: Payload(payload),
-        chart: chart.filter(|_| charts).cloned(),
+        chart: chart.filter(|chart| charts && !chart.url.is_empty()).cloned(),
     }
 }
