@@ -54,6 +54,8 @@ pub(crate) enum Error {
     NotAFile(String),
     #[error("it has no Chart.yaml with name and version")]
     NotAChart,
+    #[error("it has more than one Chart.yaml, of which helm would read another than is looked at")]
+    Twice,
     #[error("it is a library, which is not to be installed")]
     Library,
     #[error("`{0}` cannot be the name of a release")]
@@ -118,14 +120,16 @@ fn read(unpacked: impl Read) -> Result<About, Error> {
         }
         let mut entry = entry?;
         let depth = place(&entry)?;
-        has_definitions |= entry.path_bytes().windows(6).any(|part| part == b"/crds/");
-        if depth == 2 && about.is_none() && entry.path_bytes().ends_with(b"/Chart.yaml") {
+        has_definitions |= entry.header().entry_type() != EntryType::Directory && holds_definitions(&entry.path()?);
+        if depth == 2 && entry.path_bytes().ends_with(b"/Chart.yaml") {
             let mut text = String::new();
             (&mut entry).take(MAX_ABOUT).read_to_string(&mut text)?;
-            about = serde_saphyr::from_str::<About>(&text).ok();
+            if about.replace(serde_saphyr::from_str::<About>(&text).ok()).is_some() {
+                return Err(Error::Twice);
+            }
         }
     }
-    let about = About { has_definitions, ..about.ok_or(Error::NotAChart)? };
+    let about = About { has_definitions, ..about.flatten().ok_or(Error::NotAChart)? };
     if about.kind == "library" {
         return Err(Error::Library);
     }
@@ -134,6 +138,23 @@ fn read(unpacked: impl Read) -> Result<About, Error> {
         && about.name.starts_with(is_plain)
         && about.name.chars().all(|c| is_plain(c) || c == '-' || c == '.');
     if fits { Ok(about) } else { Err(Error::Name(about.name)) }
+}
+
+/// Whether helm takes a file for a definition: it lies in the folder `crds` of the chart, or of a chart within it (case 347).
+fn holds_definitions(path: &Path) -> bool {
+    if !path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known)))
+    {
+        return false;
+    }
+    let parts = path.components().filter(|part| *part != Component::CurDir).map(Component::as_os_str);
+    let parts: Vec<_> = parts.skip(1).collect();
+    let mut within = parts.as_slice();
+    while let [charts, _, rest @ ..] = within
+        && *charts == "charts"
+    {
+        within = rest;
+    }
+    within.len() > 1 && within[0] == "crds"
 }
 
 /// How deep an entry lies, if it may lie there.
@@ -208,6 +229,14 @@ mod tests {
         assert_eq!((about.name.as_str(), about.version.as_str()), ("widgets", "1.2.3"));
         assert!(!about.has_definitions);
         assert!(look(&chart().file("widgets/crds/a.yaml", "a: b").bytes()).unwrap().has_definitions);
+        let place = |path: &str| look(&chart().file(path, "a: b").bytes()).unwrap().has_definitions;
+        assert!(place("widgets/charts/inner/crds/a.yaml") && place("widgets/charts/a/charts/b/crds/c/d.yaml"));
+        assert!(place("./widgets/crds/a.yaml"));
+        for path in
+            ["templates/crds/a.yaml", "crds", "files/crds/a.yaml", "charts/crds/a.yaml", "charts/a/templates/crds/b"]
+        {
+            assert!(!place(&format!("widgets/{path}")), "{path}");
+        }
         // The chart's own, and not that of a chart within it.
         let nested = Making::new().file("widgets/charts/inner/Chart.yaml", "name: inner\nversion: '1'\n");
         assert_eq!(look(&nested.file("widgets/Chart.yaml", ABOUT).bytes()).unwrap().name, "widgets");
@@ -249,6 +278,10 @@ mod tests {
         assert!(look(&whole[..whole.len() / 2]).unwrap_err().contains("cannot be read"));
         assert!(look(b"<html>not found</html>").unwrap_err().contains("cannot be read"));
         assert_eq!(look(&Making::new().file("a/b", "").bytes()).unwrap_err(), Error::NotAChart.to_string());
+        for twice in ["widgets/Chart.yaml", "other/Chart.yaml", "./widgets/Chart.yaml"] {
+            let told = look(&chart().file(twice, "name: other\nversion: '1'\n").bytes()).unwrap_err();
+            assert_eq!(told, Error::Twice.to_string());
+        }
         let library = Making::new().file("w/Chart.yaml", "name: w\nversion: '1'\ntype: library\n");
         assert_eq!(look(&library.bytes()).unwrap_err(), Error::Library.to_string());
         for name in ["--post-renderer", "Widgets", ""] {

@@ -21,4 +21,6 @@ pub(crate) const STEP_ID: &str = "switchyard.step.id";
 pub(crate) const COMPONENT: &str = "switchyard.component.name";
 pub(crate) const CHART: &str = "switchyard.chart";
 pub(crate) const RELEASE: &str = "switchyard.helm.release";
+/// What was done about a chart, or why it was not.
+pub(crate) const CHART_NOTE: &str = "switchyard.chart.note";
 pub(crate) const OUTCOME: &str = "switchyard.outcome";

@@ -4,35 +4,49 @@
 //! where a chart lies, caches. The folder is private, and gone when the call is over. Nothing of our environment reaches it but
 //! which authorities are trusted, and for a fetch the proxies. Its time, its memory and what it says are bounded. At its bound
 //! it is asked to end before it is killed, so that helm can mark a release as failed: one that stays pending would block every
-//! later install (case 97).
+//! later install (case 97). It ends with the executor, and what it leaves behind then is removed when the next one starts.
+
+mod folder;
+mod guard;
+mod places;
 
 use std::{
     env,
-    fs::Permissions,
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Read as _},
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
     process::{ExitStatus, Stdio},
+    sync::Arc,
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
 use switchyard_service::attributes as common;
-use tempfile::TempDir;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, Command},
+    process::Child,
     sync::{OwnedMutexGuard, Semaphore},
     time::{Duration, Instant, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
 
+pub use self::guard::become_helm;
+pub(crate) use self::{
+    folder::{Folder, sweep},
+    places::Places,
+};
 use crate::{attributes, in_use::InUse};
 
-/// Helm programs at once, over all runs. Each takes about 100 MiB, and most of its time it waits for somebody.
-const AT_ONCE: usize = 8;
-/// Most that is kept of what helm says, in bytes, on each of its two outputs.
-const MAX_OUTPUT: usize = 1024 * 1024;
+/// Most that helm may answer, in bytes. A release's manifest is the largest answer, and its compressed form has to fit into an
+/// object of 1 MiB.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
+/// Most that is kept of what helm says beside its answer, in bytes.
+const MAX_SAID: usize = 1024 * 1024;
+/// Largest file that helm may write, in bytes: what it says included.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+/// Files for what helm says. Pipes would end it, when the executor is gone, before it could mark a release as failed.
+const STDOUT: &str = ".stdout";
+const STDERR: &str = ".stderr";
 /// How long helm may take to end when it is asked to. It then writes one object.
 const GRACE: Duration = Duration::from_secs(5);
 /// Part of a call's time that is kept for this, if that is less.
@@ -42,19 +56,23 @@ const BESIDE_WAITS: Duration = Duration::from_secs(3);
 /// What is let through of our own environment: whom to trust, which Go programs take from there.
 const TRUST: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The same where a chart is fetched. Which way traffic goes to a cluster is for its kubeconfig to say (case 95).
-const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"];
+/// What stands in for a proxy of `http://`: nothing is there. Charts come from `https://`, and a host that leads on to `http://` is
+/// not followed (case 349). Only loopback addresses escape this, which Go never asks a proxy for.
+const NO_PLAIN_HTTP: (&str, &str) = ("HTTP_PROXY", "http://127.0.0.1:1");
 
 /// The helm program.
 pub(crate) struct Helm {
     /// None looks for it in `PATH`.
     program: Option<PathBuf>,
-    permits: Semaphore,
-    /// Releases that somebody is at work on.
-    busy: InUse<Release, Busy>,
+    /// Over all runs.
+    places: Arc<Semaphore>,
+    /// Charts that somebody is at work on.
+    busy: InUse<Site, Busy>,
 }
 
-/// A release: the URL of its cluster's API server, its namespace and its name.
-pub(crate) type Release = [String; 3];
+/// A chart on a cluster: the URL of the cluster's API server, and the chart's name.
+pub(crate) type Site = [String; 2];
 
 type Busy = tokio::sync::Mutex<()>;
 
@@ -89,7 +107,7 @@ pub(crate) struct About<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'a> {
     /// When it is killed, if it has not ended by then.
-    pub(crate) until: Instant,
+    pub(crate) deadline: Instant,
     /// Ends it early.
     pub(crate) stop: &'a CancellationToken,
 }
@@ -105,8 +123,12 @@ pub(crate) enum Error {
     Refused(String),
     #[error("it took longer than the {0:.1?} that there were")]
     Late(Duration),
+    #[error("its answer has more than {} MiB", MAX_ANSWER / (1024 * 1024))]
+    TooLong,
     #[error("it needed more than {} MiB of memory", .0 / (1024 * 1024))]
     Memory(u64),
+    #[error("it was ended by signal {0}, which did not come from here; perhaps the machine had no memory left")]
+    Killed(i32),
     #[error("it was stopped")]
     Stopped,
 }
@@ -120,12 +142,12 @@ enum End {
 
 impl Bounds<'_> {
     fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// When a program that has not ended by itself is asked to.
     fn asked(&self) -> Instant {
-        self.until - (self.left() / GRACE_SHARE).min(GRACE)
+        self.deadline - (self.left() / GRACE_SHARE).min(GRACE)
     }
 
     /// The flag that says how long each of helm's own waits may take: less than it has, so that it ends by itself and says why.
@@ -146,18 +168,20 @@ impl Call<'_> {
 impl Helm {
     /// The program at a path, or the one that `PATH` leads to when it is needed.
     pub(crate) fn new(program: Option<PathBuf>) -> Self {
-        Self { program, permits: Semaphore::new(AT_ONCE), busy: InUse::default() }
+        Self { program, places: Arc::new(Semaphore::new(places::ALL)), busy: InUse::default() }
     }
 
-    /// Waits until nobody else of this process is at work on a release, and keeps others from it for as long as the answer lives.
-    /// Helm itself would refuse the second, and two designs that are deployed together may well need the same chart.
-    pub(crate) async fn alone(&self, release: Release, bounds: Bounds<'_>) -> Result<OwnedMutexGuard<()>, Error> {
-        let busy = self.busy.get(release, Busy::default);
-        let given = bounds.left();
-        tokio::select! {
-            alone = timeout_at(bounds.until, busy.lock_owned()) => alone.map_err(|_| Error::Late(given)),
-            () = bounds.stop.cancelled() => Err(Error::Stopped),
-        }
+    /// The places of a new run on so many clusters.
+    pub(crate) fn places(&self, clusters: usize) -> Places {
+        Places::new(self.places.clone(), clusters)
+    }
+
+    /// Waits until nobody else of this process is at work on a chart on a cluster, in whatever namespace, and keeps others from it
+    /// for as long as the answer lives. None if that takes until the deadline. Helm itself only keeps two from one release, and
+    /// two releases of one chart would race for what it has for the whole cluster (case 345).
+    pub(crate) async fn alone(&self, site: Site, deadline: Instant) -> Option<OwnedMutexGuard<()>> {
+        let busy = self.busy.get(site, Busy::default);
+        timeout_at(deadline, busy.lock_owned()).await.ok()
     }
 
     /// Runs helm to its end and gives what it wrote to its standard output.
@@ -181,14 +205,9 @@ impl Helm {
 
     async fn run(&self, call: &Call<'_>, bounds: Bounds<'_>) -> Result<String, Error> {
         let given = bounds.left();
-        let permit = tokio::select! {
-            permit = timeout_at(bounds.until, self.permits.acquire()) => permit.map_err(|_| Error::Late(given))?,
-            () = bounds.stop.cancelled() => return Err(Error::Stopped),
-        };
-        let _permit = permit.expect("nobody closes it");
         let program = self.program()?;
         let folder = Folder::new(&call.files)?;
-        let mut command = Command::new(&program);
+        let mut command = guard::command(&program);
         command
             .arg(call.command)
             .args(&call.arguments)
@@ -198,30 +217,39 @@ impl Helm {
             .env("TMPDIR", folder.path())
             .current_dir(folder.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(Stdio::from(folder.file(STDOUT)?))
+            .stderr(Stdio::from(folder.file(STDERR)?))
             // What a terminal sends to us is not for it: how it ends is for us to say.
             .process_group(0)
             .kill_on_drop(true);
-        let proxies = if call.about.cluster.is_empty() { PROXIES.as_slice() } else { &[] };
+        let fetches = call.about.cluster.is_empty();
+        let proxies = if fetches { PROXIES.as_slice() } else { &[] };
+        command.envs(fetches.then_some(NO_PLAIN_HTTP));
         command.envs(TRUST.iter().chain(proxies).filter_map(|key| Some((key, env::var_os(key)?))));
-        let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Missing(format!("{}: {error}", program.display())),
-            _ => Error::NotRun(error),
-        })?;
-        let limit = Rlimit { current: Some(call.memory), maximum: Some(call.memory) };
-        prlimit(pid(&child), Resource::Data, limit).map_err(io::Error::from)?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (end, out, err) = tokio::join!(end(&mut child, bounds), gather(out), gather(err));
+        let mut child = command.spawn()?;
+        for (resource, most) in [(Resource::Data, call.memory), (Resource::Fsize, MAX_FILE)] {
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            prlimit(pid(&child), resource, limit).map_err(io::Error::from)?;
+        }
+        let end = end(&mut child, bounds).await;
+        let out = folder.open(STDOUT).and_then(|file| read(file, MAX_ANSWER + 1));
+        let err = folder.open(STDERR).and_then(|file| read(file, MAX_SAID));
         folder.remove().await;
+        let (out, err) = (out?, err?);
         match end? {
             End::Stopped => Err(Error::Stopped),
             End::Late => Err(Error::Late(given)),
+            // What is cut off would be taken for what is not there.
+            End::ByItself(_) if out.len() > MAX_ANSWER => Err(Error::TooLong),
             End::ByItself(status) if status.success() => Ok(out),
             End::ByItself(_) if ran_out_of_memory(&err) => Err(Error::Memory(call.memory)),
+            End::ByItself(status) if let Some(signal) = status.signal() => Err(Error::Killed(signal)),
             // Helm 3 does not know what helm 4 must be told.
-            End::ByItself(_) if err.contains("unknown flag") => {
+            End::ByItself(_) if said(&err).starts_with("unknown flag: ") => {
                 Err(Error::Missing(format!("{} is too old, version 4 is needed: {}", program.display(), said(&err))))
+            }
+            End::ByItself(_) if fetches && err.contains("proxyconnect tcp: dial tcp 127.0.0.1:1:") => {
+                Err(Error::Refused("it leads on to http://, which is not followed".into()))
             }
             End::ByItself(_) => Err(Error::Refused(said(&err))),
         }
@@ -229,47 +257,14 @@ impl Helm {
 
     fn program(&self) -> Result<PathBuf, Error> {
         if let Some(program) = &self.program {
-            return Ok(program.clone());
+            let there = std::fs::metadata(program);
+            return there
+                .map(|_| program.clone())
+                .map_err(|error| Error::Missing(format!("{}: {error}", program.display())));
         }
         let path = env::var_os("PATH").unwrap_or_default();
         let found = env::split_paths(&path).map(|folder| folder.join("helm")).find(|path| path.is_file());
         found.ok_or_else(|| Error::Missing("no program `helm` on PATH, and --helm was not given".into()))
-    }
-}
-
-/// A new temporary folder that nobody else can look into.
-pub(crate) fn private_folder(prefix: &str) -> io::Result<TempDir> {
-    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir()
-}
-
-/// A call's own folder.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new(files: &[(&'static str, String)]) -> io::Result<Self> {
-        let folder = private_folder("switchyard-helm-")?;
-        for (name, text) in files {
-            let mut options = std::fs::OpenOptions::new();
-            options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(folder.path().join(name))?
-                .write_all(text.as_bytes())?;
-        }
-        Ok(Self(folder))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Removes it, off the runtime: helm's caches are many files. Dropping does the same where a call is cut off.
-    async fn remove(self) {
-        let removed = tokio::task::spawn_blocking(move || self.0.close()).await;
-        if !matches!(removed, Ok(Ok(()))) {
-            tracing::error!("a folder of helm's could not be removed; it may hold credentials");
-        }
     }
 }
 
@@ -282,7 +277,7 @@ fn pid(child: &Child) -> Option<Pid> {
 async fn end(child: &mut Child, bounds: Bounds<'_>) -> io::Result<End> {
     let (end, killed_at) = tokio::select! {
         status = child.wait() => return status.map(End::ByItself),
-        () = sleep_until(bounds.asked()) => (End::Late, bounds.until),
+        () = sleep_until(bounds.asked()) => (End::Late, bounds.deadline),
         () = bounds.stop.cancelled() => (End::Stopped, Instant::now() + GRACE),
     };
     if let Some(pid) = pid(child) {
@@ -298,14 +293,11 @@ async fn end(child: &mut Child, bounds: Bounds<'_>) -> io::Result<End> {
     Ok(end)
 }
 
-/// Reads to the end and keeps the beginning: a program that is not listened to would wait for us.
-async fn gather(output: Option<impl AsyncRead + Unpin>) -> String {
+/// Reads what was written to a file, to a bound.
+fn read(file: File, most: usize) -> io::Result<String> {
     let mut kept = Vec::new();
-    if let Some(mut output) = output {
-        (&mut output).take(MAX_OUTPUT as u64).read_to_end(&mut kept).await.ok();
-        tokio::io::copy(&mut output, &mut tokio::io::sink()).await.ok();
-    }
-    String::from_utf8_lossy(&kept).into_owned()
+    file.take(most as u64).read_to_end(&mut kept)?;
+    Ok(String::from_utf8_lossy(&kept).into_owned())
 }
 
 /// What helm said was wrong, without the lines that only accompany it.
@@ -328,6 +320,8 @@ fn record(span: &Span, result: &Result<String, Error>) {
         Error::NotRun(_) => "not_run",
         Error::Refused(_) => "refused",
         Error::Late(_) => "timeout",
+        Error::TooLong => "answer_too_long",
+        Error::Killed(_) => "killed",
         Error::Memory(_) => "memory",
         Error::Stopped => "stopped",
     };
@@ -351,7 +345,8 @@ mod tests {
             memory,
             about: About::default(),
         };
-        helm.call(&call, Bounds { until: Instant::now() + within, stop: &stop }).await
+        let bounds = Bounds { deadline: Instant::now() + within, stop: &stop };
+        helm.call(&call, bounds).await
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -365,7 +360,7 @@ mod tests {
         let told: u64 = lines[1].strip_prefix("--timeout=").unwrap().strip_suffix("ms").unwrap().parse().unwrap();
         assert!(told < 44_001, "{told}");
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "700", "600"));
-        assert!(!Path::new(lines[4]).exists(), "the folder is gone");
+        assert!(!std::path::Path::new(lines[4]).exists(), "the folder is gone");
     }
 
     #[tokio::test]
@@ -384,9 +379,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_program_left_running_does_not_hold_up_its_end() {
+        assert_eq!(run("sleep 30 & echo done", LONG, ROOM).await.unwrap(), "done\n");
+    }
+
+    #[tokio::test]
     async fn what_a_program_says_is_bounded_and_it_is_not_held_up() {
         let said = run("head -c 9000000 /dev/zero; exit 0", LONG, ROOM).await.unwrap();
-        assert_eq!(said.len(), MAX_OUTPUT);
+        assert_eq!(said.len(), 9_000_000);
+        // An answer that is cut off is none.
+        let too_long = format!("head -c {} /dev/zero; exit 0", MAX_ANSWER + 1);
+        assert!(matches!(run(&too_long, LONG, ROOM).await, Err(Error::TooLong)));
+        assert!(run("exec cat /dev/zero", LONG, ROOM).await.is_err());
+        let refused = run("head -c 9000000 /dev/zero >&2; exit 1", LONG, ROOM).await.unwrap_err();
+        assert_eq!(refused.to_string().len(), MAX_SAID);
     }
 
     #[tokio::test]
@@ -397,6 +403,11 @@ mod tests {
         assert_eq!(refused("exit 3").await, "it ended without a word");
         let old = refused("echo 'Error: unknown flag: --server-side' >&2; exit 1").await;
         assert!(old.contains("version 4 is needed"), "{old}");
+        // A chart's own words (case 350).
+        let failing = "echo 'Error: INSTALLATION FAILED: execution error: unknown flag: --server-side' >&2; exit 1";
+        assert_eq!(refused(failing).await, "execution error: unknown flag: --server-side");
+        let killed = refused("kill -9 $$").await;
+        assert!(killed.contains("ended by signal 9"), "{killed}");
     }
 
     #[tokio::test]

@@ -47,6 +47,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+pub use crate::helm::become_helm;
 use crate::{
     adapter::Adapters,
     cluster::{access::Access, discovery::Known},
@@ -97,9 +98,9 @@ pub struct Args {
         default_value = "configmaps/kube-root-ca.crt,configmaps/istio-ca-root-cert,serviceaccounts/default"
     )]
     pub in_every_namespace: Vec<Place>,
-    /// The helm program (version 4) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
+    /// The helm program (4.3.1 or later) that Include Dependencies installs charts with. Default: the one on PATH. Without one,
     /// components are applied all the same and their prerequisites say HELM_MISSING. Whom it trusts where charts lie is set by
-    /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; nothing else of the environment
+    /// SSL_CERT_FILE and SSL_CERT_DIR, the way there by HTTPS_PROXY and NO_PROXY; nothing else of the environment
     /// reaches it.
     #[arg(long, env = "SWITCHYARD_HELM", value_name = "PATH")]
     pub helm: Option<PathBuf>,
@@ -155,6 +156,8 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         let path = kubeconfig.as_deref().unwrap_or(Path::new(""));
         program::Error::usage(format!("{}: {error}", path.display()))
     })?;
+    // A folder that cannot be removed is not worth a start.
+    tokio::task::spawn_blocking(helm::sweep).await.ok();
     let tasks = TaskTracker::new();
     let shared = Arc::new(Shared {
         access,

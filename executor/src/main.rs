@@ -15,5 +15,8 @@ const PROGRAM: Program =
     Program { name: "switchyard-executor", version: env!("CARGO_PKG_VERSION"), listen: "127.0.0.1:7002" };
 
 fn main() -> ExitCode {
+    if let Some(code) = switchyard_executor::become_helm() {
+        return code;
+    }
     program::main(&PROGRAM, switchyard_executor::run)
 }

@@ -56,6 +56,7 @@ pub(crate) enum Reason {
     ChartUnfetchable,
     ChartRefused,
     ChartPending,
+    ChartConflict,
     ChartFailed,
 }
 
@@ -102,6 +103,7 @@ impl Reason {
             Self::ChartUnfetchable => "CHART_UNFETCHABLE",
             Self::ChartRefused => "CHART_REFUSED",
             Self::ChartPending => "CHART_PENDING",
+            Self::ChartConflict => "CHART_CONFLICT",
             Self::ChartFailed => "CHART_FAILED",
         }
     }
@@ -147,6 +149,7 @@ impl Reason {
             | Self::AdapterFailed
             | Self::HelmMissing
             | Self::ChartRefused
+            | Self::ChartConflict
             | Self::ChartFailed
             | Self::Internal => false,
         }

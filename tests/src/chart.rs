@@ -57,6 +57,21 @@ impl Chart {
         self.file("crds/widgets.yaml", definition(group).to_string())
     }
 
+    /// Adds the same as a template, so that it is one of the release's objects.
+    #[must_use]
+    pub fn widgets_of_the_release(self, group: &str) -> Self {
+        self.file("templates/crds/widgets.yaml", definition(group).to_string())
+    }
+
+    /// Adds a role for the whole cluster, of this name.
+    #[must_use]
+    pub fn cluster_role(self, name: &str) -> Self {
+        let text = format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}}}\nrules: []\n"
+        );
+        self.file(&format!("templates/{name}.yaml"), text)
+    }
+
     /// Adds a job that must end before anything is installed, and never does: no cluster of the sandbox runs it.
     #[must_use]
     pub fn endless_hook(self) -> Self {

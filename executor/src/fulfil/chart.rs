@@ -2,10 +2,14 @@
 //!
 //! Nothing here decides about a component. What could not be installed is told, and the component is applied all the same.
 //! A release that was installed from here carries the chart's mark, so that it is found again without its chart, and so that
-//! nothing is ever removed that somebody else installed.
+//! nothing is ever changed or removed that somebody else installed.
 
 mod fetch;
+mod identity;
+mod install;
+mod manifest;
 mod release;
+mod removal;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,30 +18,32 @@ use std::{
 
 use futures::future::join_all;
 use switchyard_proto::v1::{self, Change, Outcome};
+use switchyard_service::attributes as common;
 use tokio::{
-    sync::OnceCell,
+    sync::{OnceCell, OwnedMutexGuard},
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
+use tracing::{Instrument as _, Span, field::Empty};
 
-use self::{fetch::Fetched, release::Put};
+use self::{fetch::Fetched, identity::Identity};
 use super::{Needs, Progress};
 use crate::{
-    cluster::{Cluster, Seen},
-    helm::{self, Bounds, Helm},
+    attributes,
+    cluster::Cluster,
+    helm::{self, Bounds, Helm, Places},
     mask::{OfDesign, Secrets},
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
-    verdict::{Failure, Reason, Subject},
+    verdict::{Failure, Reason},
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
 /// itself gives its hooks.
 const BUDGET: Duration = Duration::from_secs(300);
-/// Label on releases that says which chart they were installed from.
-const MARK: &str = "switchyard.chart";
+/// A wait that is told.
+const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// One chart in one namespace of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,10 +66,11 @@ pub(crate) struct Charts {
     /// By lane: a kubeconfig, or why there is none.
     access: Vec<Result<String, String>>,
     helm: Arc<Helm>,
-    /// Which steps need which chart.
-    users: BTreeMap<Key, BTreeSet<StepIx>>,
-    /// On the way down: those that are still there.
-    left: Mutex<BTreeMap<Key, BTreeSet<StepIx>>>,
+    places: Places,
+    /// By lane and chart: the namespaces that components want it in.
+    namespaces: BTreeMap<(Lane, Identity), BTreeSet<String>>,
+    /// By lane and chart, on the way down: the steps that need it and are still there.
+    left: Mutex<BTreeMap<(Lane, Identity), BTreeSet<StepIx>>>,
     /// By URL and version.
     fetched: Once<(String, String), Result<Arc<Fetched>, Failure>>,
     /// What came of it, where that is the same for all who need it.
@@ -77,6 +84,14 @@ struct Task<'a> {
     cluster: &'a Cluster,
     kubeconfig: &'a str,
     bounds: Bounds<'a>,
+}
+
+/// Whether the work on a chart may change anything on the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Look,
+    /// Then it is done by one at a time (case 345).
+    Change,
 }
 
 /// What was done, or in a dry run would be.
@@ -105,9 +120,8 @@ impl Key {
         switchyard_proto::without_userinfo(&self.url)
     }
 
-    /// What marks a release of this chart.
-    fn mark(&self) -> String {
-        format!("{MARK}={}", Uuid::new_v5(&Uuid::NAMESPACE_URL, self.shown().as_bytes()))
+    fn identity(&self) -> Identity {
+        Identity::of(&self.url)
     }
 
     /// Refuses what helm would read as something else than a chart's place and a namespace.
@@ -115,6 +129,8 @@ impl Key {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let what = if !self.url.starts_with("https://") && !self.url.starts_with("oci://") {
             "it must lie at https:// or oci://".to_owned()
+        } else if !identity::names_a_file(&self.url) {
+            "its URL names no file".to_owned()
         } else if self.namespace.len() > 63 || !self.namespace.chars().all(is_plain) || self.namespace.starts_with('-')
         {
             format!("`{}` is not the name of a namespace", self.namespace)
@@ -134,17 +150,20 @@ impl Charts {
         helm: Arc<Helm>,
         secrets: Arc<OfDesign>,
     ) -> Self {
-        let mut users = BTreeMap::<Key, BTreeSet<StepIx>>::new();
+        let mut left = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut namespaces = BTreeMap::<_, BTreeSet<_>>::new();
         for (ix, step) in plan.steps.iter().enumerate() {
             for lane in plan.lanes(step).iter().flat_map(|lane| plan.clusters_of(step, lane)) {
-                if let Some(key) = key(&plan, step, *lane) {
-                    users.entry(key).or_default().insert(StepIx(ix as u32));
-                }
+                let Some(key) = key(&plan, step, *lane) else { continue };
+                let chart = (key.lane, key.identity());
+                namespaces.entry(chart.clone()).or_default().insert(key.namespace);
+                left.entry(chart).or_default().insert(StepIx(ix as u32));
             }
         }
         Self {
-            left: Mutex::new(users.clone()),
-            users,
+            places: helm.places(clusters.len()),
+            namespaces,
+            left: Mutex::new(left),
             fetched: Mutex::default(),
             told: Mutex::default(),
             plan,
@@ -160,7 +179,8 @@ impl Charts {
         let keys = self.keys(step, lane);
         join_all(keys.iter().map(|key| async {
             let cell = once(&self.told, key);
-            cell.get_or_init(|| self.see_to(key, stop, async |task| self.install(task).await)).await.clone()
+            let work = if self.plan.dry_run { Work::Look } else { Work::Change };
+            cell.get_or_init(|| self.see_to(key, stop, work, async |task| self.install(task).await)).await.clone()
         }))
         .await
     }
@@ -179,7 +199,9 @@ impl Charts {
         }
         join_all(keys.iter().map(|key| async {
             let others = self.without(key, progress.step);
-            let let_go = || self.see_to(key, &stop, async |task| self.let_go(task, &others).await);
+            let removes = self.plan.options.remove_dependencies && others.is_empty() && !self.plan.dry_run;
+            let work = if removes { Work::Change } else { Work::Look };
+            let let_go = || self.see_to(key, &stop, work, async |task| self.let_go(task, &others).await);
             match self.plan.options.remove_dependencies {
                 true => let_go().await,
                 // The answer is the same for all.
@@ -194,32 +216,25 @@ impl Charts {
         self.plan.clusters_of(step, &lane).iter().filter_map(|lane| key(&self.plan, step, *lane)).collect()
     }
 
-    /// Takes note that a step no longer needs the chart, and names the components that do.
+    /// Takes note that a step no longer needs the chart, and names the components that do, in whatever namespace.
     fn without(&self, key: &Key, step: StepIx) -> Vec<&str> {
         let mut left = self.left.lock().expect("nothing panics while it holds the lock");
-        let left = left.entry(key.clone()).or_default();
+        let left = left.entry((key.lane, key.identity())).or_default();
         left.remove(&step);
         left.iter().map(|step| self.plan.steps[step.0 as usize].component.name.as_str()).collect()
     }
 
-    /// Does something about one chart on one cluster, within its time, and tells what came of it.
+    /// Does something about one chart on one cluster, and tells what came of it.
     async fn see_to(
         &self,
         key: &Key,
         stop: &CancellationToken,
+        kind: Work,
         work: impl AsyncFnOnce(&Task<'_>) -> Result<Done, Failed>,
     ) -> v1::PrerequisiteResult {
         let cluster = &self.clusters[key.lane.0 as usize];
-        let budget = self.plan.options.step_timeout.unwrap_or(BUDGET);
-        let bounds = Bounds { until: Instant::now() + budget, stop };
-        let result = match &self.access[key.lane.0 as usize] {
-            _ if let Err(failure) = key.check() => Err(failure.into()),
-            Ok(kubeconfig) => work(&Task { key, cluster, kubeconfig, bounds }).await,
-            Err(why) => {
-                let text = format!("helm has no way to cluster {}: {why}", cluster.name);
-                Err(Failure::new(Reason::ChartFailed, text).into())
-            }
-        };
+        let span = span(key, cluster);
+        let result = self.in_turn(key, stop, kind, work).instrument(span.clone()).await;
         let chart = v1::Chart { url: key.url.clone(), version: key.version.clone(), namespace: key.namespace.clone() };
         let told = v1::PrerequisiteResult {
             cluster: cluster.name.clone(),
@@ -228,6 +243,7 @@ impl Charts {
         };
         match result {
             Ok(Done { change, release, note }) => {
+                span.record(attributes::RELEASE, &release).record(attributes::CHART_NOTE, &note);
                 let outcome = Outcome::Succeeded.into();
                 v1::PrerequisiteResult { outcome, release, change: change.into(), note, ..told }
             }
@@ -239,141 +255,64 @@ impl Charts {
                     message = failure.message,
                     "what a component needs was not seen to"
                 );
+                span.record(attributes::RELEASE, &release).record(attributes::CHART_NOTE, &failure.message);
+                span.record(common::OTEL_STATUS_CODE, "error").record(common::ERROR_TYPE, failure.reason.as_str());
                 let error = Some(report::failure(&failure));
                 v1::PrerequisiteResult { outcome: outcome.into(), release, error, ..told }
             }
         }
     }
 
-    /// Has the chart installed, if it is not there in one way or another.
-    async fn install(&self, task: &Task<'_>) -> Result<Done, Failed> {
-        let upgrades = self.plan.options.upgrade_dependencies;
-        let Task { key, cluster, .. } = task;
-        if !upgrades {
-            let ours = self.ours(task).await?;
-            let none = ours.is_empty();
-            if let Some(release) = ours.into_iter().find(|release| release.status == "deployed") {
-                return Ok(Done { change: Change::Unchanged, release: release.name, note: "installed already".into() });
-            }
-            if none && let Some(done) = self.present(task).await {
-                return Ok(done);
-            }
-        }
-        let chart = self.fetch(key, task.bounds).await?;
-        let release = chart.about.name.clone();
-        let failed =
-            |reason, text: String| Failed { release: release.clone(), ..Failed::from(Failure::new(reason, text)) };
-        let _alone = self.alone(task, &release).await?;
-        let history = self.history(task, &release).await?;
-        let place = format!("release {release} in namespace {} of cluster {}", key.namespace, cluster.name);
-        let Some(last) = history.last() else {
-            return match upgrades {
-                true if let Some(done) = self.present(task).await => Ok(done),
-                _ => self.put(task, &chart, Put::Install).await,
+    /// Does the work when its turn has come. Its time begins then (case 346).
+    async fn in_turn(
+        &self,
+        key: &Key,
+        stop: &CancellationToken,
+        kind: Work,
+        work: impl AsyncFnOnce(&Task<'_>) -> Result<Done, Failed>,
+    ) -> Result<Done, Failed> {
+        key.check()?;
+        let lane = key.lane.0 as usize;
+        let cluster = &*self.clusters[lane];
+        let kubeconfig = self.access[lane].as_deref().map_err(|why| {
+            Failure::new(Reason::ChartFailed, format!("helm has no way to cluster {}: {why}", cluster.name))
+        })?;
+        let asked = Instant::now();
+        let budget = self.plan.options.step_timeout.unwrap_or(BUDGET);
+        let turn = async {
+            let alone = match kind {
+                Work::Look => None,
+                Work::Change => Some(self.alone(key, cluster, asked + budget).await?),
             };
+            Ok((alone, self.places.take(lane).await))
         };
-        let worked_once = history.iter().any(|revision| ["deployed", "superseded"].contains(&revision.status.as_str()));
-        match last.status.as_str() {
-            "deployed" if upgrades && last.chart != format!("{release}-{}", chart.about.version) => {
-                self.put(task, &chart, Put::Upgrade).await
+        let stopped = || {
+            let text = format!("the run was stopped before it was the turn of chart {}", key.shown());
+            Err(Failure::new(Reason::Cancelled, text))
+        };
+        let _turn = stop.run_until_cancelled(turn).await.unwrap_or_else(stopped)?;
+        let (waited, bounds) = (asked.elapsed(), Bounds { deadline: Instant::now() + budget, stop });
+        work(&Task { key, cluster, kubeconfig, bounds }).await.map_err(|mut failed| {
+            if waited >= WORTH_A_WORD {
+                failed.failure.message.push_str(&format!("; its turn had come after {waited:.1?}"));
             }
-            "deployed" => {
-                let note = format!("installed already, from {}", last.chart);
-                Ok(Done { change: Change::Unchanged, release, note })
-            }
-            "failed" if worked_once && upgrades => self.put(task, &chart, Put::Upgrade).await,
-            "failed" if worked_once => {
-                let why = self.masked(task, &last.description);
-                let text =
-                    format!("the last upgrade of {place} failed: {why}; set upgrade_dependencies to try it again");
-                Err(failed(Reason::ChartFailed, text))
-            }
-            "failed" | "uninstalled" => self.put(task, &chart, Put::InstallAnew).await,
-            status if status.starts_with("pending") || status == "uninstalling" => {
-                // Whoever had a release that works does not want it removed.
-                let how = if worked_once { "rollback" } else { "uninstall" };
-                let text = format!(
-                    "{place} is {status}: helm is at work on it, or was cut short; if it stays so, run \
-                     `helm {how} {release} --namespace {}` and deploy again",
-                    key.namespace
-                );
-                Err(failed(Reason::ChartPending, text))
-            }
-            status => Err(failed(Reason::ChartFailed, format!("{place} is {status}, which nothing can be made of"))),
-        }
+            failed
+        })
     }
 
-    /// Leaves the release where it is, or removes it, if nothing of the design on this cluster needs it any more (D17).
-    async fn let_go(&self, task: &Task<'_>, others: &[&str]) -> Result<Done, Failed> {
-        let removes = self.plan.options.remove_dependencies;
-        let left = |release: String, why: String| {
-            let what = if release.is_empty() { "its release".to_owned() } else { format!("release {release}") };
-            Done { change: Change::Unchanged, note: format!("left installed: {what}{why}"), release }
-        };
-        if removes && !others.is_empty() {
-            return Ok(left(String::new(), format!(", which is still needed by {}", others.join(", "))));
-        }
-        let ours = match self.ours(task).await {
-            // That nothing is done needs no helm.
-            Err(_) if !removes => return Ok(left(String::new(), ", if there is one".into())),
-            ours => ours?,
-        };
-        // There is one, unless somebody has installed the same chart under another name and with our mark.
-        let ours: Vec<_> = ours.into_iter().map(|release| release.name).collect();
-        let names = ours.join(", ");
-        if ours.is_empty() {
-            let note = "there is no release that was installed from here".into();
-            return Ok(Done { change: Change::Absent, release: names, note });
-        }
-        if !removes {
-            return Ok(left(names, "; it is removed with remove_dependencies".into()));
-        }
-        if self.plan.dry_run {
-            return Ok(Done { change: Change::Removed, release: names, note: "it would be removed".into() });
-        }
-        for release in &ours {
-            self.take_away(task, release).await?;
-        }
-        Ok(Done { change: Change::Removed, release: names, note: String::new() })
-    }
-
-    /// The cluster as one that has what is needed without a release that was installed from here (case 101): it serves, from
-    /// definitions, all kinds of the components that need the chart.
-    async fn present(&self, task: &Task<'_>) -> Option<Done> {
-        let Task { cluster, bounds, .. } = task;
-        let mut served = Vec::new();
-        for step in self.users.get(task.key)? {
-            let object = self.plan.steps[step.0 as usize].object()?;
-            // A kind that the design defines itself says nothing of what else is there.
-            if object.kind_by.is_some() {
-                return None;
-            }
-            let head = &object.head;
-            if served.contains(&head.kind) {
-                continue;
-            }
-            let resource = cluster.find(&head.api_version, &head.kind, Instant::now(), bounds.until).await.ok()?;
-            let definition = format!("{}.{}", resource.plural, head.group());
-            let subject = Subject {
-                cluster: &cluster.name,
-                api_version: "apiextensions.k8s.io/v1",
-                kind: "CustomResourceDefinition",
-                namespace: "",
-                name: &definition,
-                kind_in_design: false,
-                namespace_in_design: false,
-            };
-            // What comes with every cluster has no definition, and no chart brings it.
-            if let Seen::There { .. } = cluster.look(&subject, "", bounds.until).await {
-                served.push(head.kind.clone());
-            }
-        }
-        if served.is_empty() {
-            return None;
-        }
-        let note =
-            format!("already present: cluster {} serves {}, so nothing was installed", cluster.name, served.join(", "));
-        Some(Done { change: Change::Unchanged, release: String::new(), note })
+    /// Keeps other runs of this process, and other namespaces of this run, from the chart on the cluster.
+    async fn alone(&self, key: &Key, cluster: &Cluster, deadline: Instant) -> Result<OwnedMutexGuard<()>, Failure> {
+        let site = [cluster.server.clone(), key.identity().name];
+        let waited = deadline.saturating_duration_since(Instant::now());
+        self.helm.alone(site, deadline).await.ok_or_else(|| {
+            let text = format!(
+                "chart {} was still being worked on for another run or namespace on cluster {} after {waited:.1?}; try again \
+                 when that has ended",
+                key.shown(),
+                cluster.name
+            );
+            Failure::new(Reason::ChartPending, text)
+        })
     }
 
     /// Fetches the chart, once a run, and looks it over.
@@ -387,6 +326,21 @@ impl Charts {
         });
         Ok(fetched.await.clone()?)
     }
+}
+
+/// The span of the work on a chart on a cluster, below that of the step that asked first.
+fn span(key: &Key, cluster: &Cluster) -> Span {
+    tracing::info_span!(
+        "chart",
+        { common::OTEL_NAME } = format_args!("chart {}", key.identity().name),
+        { common::OTEL_STATUS_CODE } = Empty,
+        { common::ERROR_TYPE } = Empty,
+        { attributes::CHART } = key.shown(),
+        { attributes::NAMESPACE } = key.namespace,
+        { attributes::CLUSTER } = cluster.name,
+        { attributes::RELEASE } = Empty,
+        { attributes::CHART_NOTE } = Empty,
+    )
 }
 
 /// What a step needs on a lane.

@@ -35,6 +35,8 @@ pub enum Serving {
     Bytes(Bytes),
     /// The file, if the caller says who it is.
     Guarded(Bytes, String),
+    /// The file, after so many answers that there is no time right now.
+    Busy(usize, Bytes),
     /// Nothing, ever.
     Silence,
     /// A byte a second.
@@ -43,6 +45,8 @@ pub enum Serving {
     Endless,
     /// The way to itself.
     Loop,
+    /// The way to another URL.
+    To(String),
 }
 
 type Files = Mutex<BTreeMap<String, Serving>>;
@@ -118,9 +122,21 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
     }
 }
 
+fn leads_to(place: &str) -> Response<Answer> {
+    let mut response = Response::new(body::whole(Bytes::new()));
+    *response.status_mut() = StatusCode::FOUND;
+    let location = place.parse().expect("a place is a header's value");
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
     let path = request.uri().path().to_owned();
-    shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+    let asked = {
+        let mut asked = shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(path.clone());
+        asked.iter().filter(|other| **other == path).count()
+    };
     let serving = shared.files.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
     let plain = |status, body| {
         let mut response = Response::new(body);
@@ -136,15 +152,13 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
             let said = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
             if said == Some(&wanted) { Response::new(body::whole(bytes)) } else { nothing(StatusCode::UNAUTHORIZED) }
         }
+        Some(Serving::Busy(times, _)) if asked <= times => nothing(StatusCode::SERVICE_UNAVAILABLE),
+        Some(Serving::Busy(_, bytes)) => Response::new(body::whole(bytes)),
         Some(Serving::Silence) => std::future::pending().await,
         Some(Serving::Drip) => Response::new(body::dripping(Bytes::from_static(&[b'x'; 1024]))),
         Some(Serving::Endless) => Response::new(body::endless()),
-        Some(Serving::Loop) => {
-            let mut response = nothing(StatusCode::FOUND);
-            let location = path.parse().expect("a path that came in a request is a header's value");
-            response.headers_mut().insert(header::LOCATION, location);
-            response
-        }
+        Some(Serving::Loop) => leads_to(&path),
+        Some(Serving::To(url)) => leads_to(&url),
     };
     Ok(response)
 }

@@ -3,7 +3,10 @@
 mod fail;
 mod fetch;
 mod install;
+mod killed;
+mod present;
 mod secret;
+mod turn;
 mod undeploy;
 
 use std::{
@@ -221,6 +224,23 @@ async fn wait_for_releases(cluster: &Cluster, namespace: &str, wanted: &[(String
         assert!(Instant::now() < deadline, "{there:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Runs helm on the cluster east as a person would, to its end.
+async fn by_hand(stand: &Stand, namespace: &str, arguments: &[&str]) {
+    let folder = Folder::new("by-hand").expect("a folder is made");
+    let kubeconfig = stand.pair.world.east().kubeconfig_admin().to_string();
+    let kubeconfig = folder.write("kubeconfig", &kubeconfig).expect("a file is written");
+    let mut command = std::process::Command::new(real_helm().await);
+    command.args(arguments).args(["--namespace", namespace, "--kubeconfig"]).arg(kubeconfig).env("HOME", folder.path());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("it runs").expect("helm is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Installs a chart as a person would.
+async fn install_as(stand: &Stand, chart: &Chart, release: &str, namespace: &str) {
+    let (path, _folder) = chart.package().await.expect("helm packages it");
+    by_hand(stand, namespace, &["install", release, &path.to_string_lossy(), "--create-namespace"]).await;
 }
 
 async fn get(cluster: &Cluster, namespace: &str, name: &str) -> Option<ConfigMap> {

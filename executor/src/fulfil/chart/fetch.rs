@@ -4,31 +4,48 @@ use std::path::PathBuf;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
-use tempfile::TempDir;
 
-use super::{Key, failure};
+use tokio::time::{Duration, Instant, sleep};
+
+use super::{Key, failure, release::version};
 use crate::{
     archive,
-    helm::{self, Bounds, Call, Helm},
+    helm::{self, Bounds, Call, Folder, Helm},
     verdict::{Failure, Reason},
 };
 
 /// Memory for a fetch, in bytes: helm holds all that comes, so this is what an endless answer comes to (case 106).
 const MEMORY: u64 = 512 * 1024 * 1024;
 
+/// Pause after the first answer of a host that has no time; twice as long after each one that follows.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Pause after which it is given up.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// Whether the host said that it may have the chart a moment later (case 350).
+fn has_no_time(error: &helm::Error) -> bool {
+    let helm::Error::Refused(said) = error else { return false };
+    let known = ["429 Too Many Requests", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"];
+    let codes = ["status code 429", "status code 502", "status code 503", "status code 504"];
+    known.iter().chain(&codes).any(|known| said.contains(known))
+}
+
 /// A chart that has been fetched and looked over. Its file goes with it.
 pub(super) struct Fetched {
     pub(super) about: archive::About,
     pub(super) path: PathBuf,
-    _folder: TempDir,
+    _folder: Folder,
 }
 
 /// Has helm fetch the chart, and looks it over. The text of a failure may still hold credentials.
 pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<Fetched, Failure> {
     let shown = key.shown();
     let unfetchable = |error| failure(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), error);
-    let folder = helm::private_folder("switchyard-chart-").map_err(|error| unfetchable(error.into()))?;
-    let mut arguments = vec![shown.clone(), format!("--destination={}", folder.path().display())];
+    let folder = Folder::new(&[]).map_err(|error| unfetchable(error.into()))?;
+    // One folder further in: what helm writes beside the archive, as it does for a name that it cannot give, stays private too.
+    let destination = folder.path().join("chart");
+    std::fs::create_dir(&destination).map_err(|error| unfetchable(error.into()))?;
+    let mut arguments = vec![shown.clone(), format!("--destination={}", destination.display())];
     if !key.version.is_empty() {
         arguments.push(format!("--version={}", key.version));
     }
@@ -37,10 +54,17 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     arguments.extend(flags);
     let about = helm::About { chart: &shown, ..Default::default() };
     let call = Call { command: "pull", arguments, waits: false, files, memory: MEMORY, about };
-    helm.call(&call, bounds).await.map_err(unfetchable)?;
+    let mut pause = PAUSE;
+    while let Err(error) = helm.call(&call, bounds).await {
+        if !has_no_time(&error) || pause > LONGEST_PAUSE || Instant::now() + pause >= bounds.deadline {
+            return Err(unfetchable(error));
+        }
+        bounds.stop.run_until_cancelled(sleep(pause)).await;
+        pause *= 2;
+    }
     // Looking it over takes as long as unpacking it, so it is done off the runtime.
     let looked = tokio::task::spawn_blocking(move || {
-        let mut files = std::fs::read_dir(folder.path())?.filter_map(Result::ok).map(|entry| entry.path());
+        let mut files = std::fs::read_dir(destination)?.filter_map(Result::ok).map(|entry| entry.path());
         let path = files.next().ok_or(archive::Error::NotAChart)?;
         let about = archive::look_over(&path)?;
         Ok::<_, archive::Error>(Fetched { about, path, _folder: folder })
@@ -48,8 +72,15 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     let looked = looked
         .await
         .map_err(|_| Failure::new(Reason::Internal, format!("an internal error ended the work on chart {shown}")))?;
-    let refused = |error| Failure::new(Reason::ChartRefused, format!("chart {shown} is refused: {error}"));
-    looked.map_err(refused)
+    let refused = |why: String| Failure::new(Reason::ChartRefused, format!("chart {shown} is refused: {why}"));
+    let chart = looked.map_err(|error| refused(error.to_string()))?;
+    // Of an archive helm ignores the version that it is told (case 354).
+    let of = |text| version(text).ok_or(text);
+    let (wanted, has) = (key.version.as_str(), chart.about.version.as_str());
+    if !wanted.is_empty() && shown.starts_with("https://") && of(wanted) != of(has) {
+        return Err(refused(format!("the registry names version {wanted} beside its URL, and it is {has}")));
+    }
+    Ok(chart)
 }
 
 /// Files from which helm takes who it is to say it is, and the flags that name them: credentials on a command line could be read

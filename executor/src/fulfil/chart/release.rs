@@ -1,10 +1,10 @@
 //! One release on one cluster, as helm sees it: what there is of it, and what is done about it.
 
+use semver::Version;
 use serde::Deserialize;
 use switchyard_proto::v1::{Change, Outcome};
-use tokio::sync::OwnedMutexGuard;
 
-use super::{Charts, Done, Failed, Task, failure, fetch::Fetched};
+use super::{Charts, Done, Failed, Task, failure, fetch::Fetched, identity};
 use crate::{
     helm::{self, Call},
     mask::Secrets,
@@ -15,8 +15,7 @@ use crate::{
 const MEMORY: u64 = 1024 * 1024 * 1024;
 /// Helm's pins: what its versions and their defaults do not agree on (case 104). Objects that are not helm's are not taken over
 /// (case 100). Values are the chart's own, so its schema guards nothing, and could make helm read from elsewhere.
-const PINS: [&str; 5] =
-    ["--server-side=true", "--force-conflicts=false", "--wait=hookOnly", "--skip-schema-validation", "--hide-notes"];
+const PINS: [&str; 4] = ["--force-conflicts=false", "--wait=hookOnly", "--skip-schema-validation", "--hide-notes"];
 
 /// How a chart is put onto a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +24,88 @@ pub(super) enum Put {
     /// In place of a release that never worked. An upgrade would leave out what the chart does before it is installed.
     InstallAnew,
     Upgrade,
+    /// An upgrade to an older version.
+    Downgrade,
 }
 
-/// A line of what `helm list` says.
-#[derive(Deserialize)]
+/// Which releases are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those that were installed from here, from this chart.
+    OfChart,
+    /// Those that were installed from here, whatever the chart.
+    Ours,
+    Anybodys,
+}
+
+/// A line of what `helm list` says: the last revision of a release.
+#[derive(Debug, Deserialize)]
 pub(super) struct Listed {
     pub(super) name: String,
+    pub(super) namespace: String,
     pub(super) status: String,
+    /// Name and version.
+    pub(super) chart: String,
+}
+
+impl Listed {
+    pub(super) fn is_deployed(&self) -> bool {
+        self.status == "deployed"
+    }
+
+    /// The chart's version, if the release is of the chart of this name.
+    pub(super) fn version_of(&self, chart: &str) -> Option<&str> {
+        let version = self.chart.strip_prefix(chart)?.strip_prefix('-')?;
+        self::version(version).map(|_| version)
+    }
+}
+
+/// Reads a chart's version as helm does: a `v` may come before it, and minor and patch may be left out.
+pub(super) fn version(text: &str) -> Option<Version> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let (core, rest) = text.split_at(text.find(['-', '+']).unwrap_or(text.len()));
+    let missing = 2_usize.checked_sub(core.matches('.').count())?;
+    Version::parse(&format!("{core}{}{rest}", ".0".repeat(missing))).ok()
 }
 
 /// A line of what `helm history` says, oldest first.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Revision {
-    pub(super) status: String,
-    /// Name and version.
-    pub(super) chart: String,
+    status: String,
     pub(super) description: String,
+}
+
+impl Revision {
+    /// Whether it was once what the cluster had.
+    pub(super) fn worked(&self) -> bool {
+        ["deployed", "superseded"].contains(&self.status.as_str())
+    }
+}
+
+impl Task<'_> {
+    /// A release, as messages name it.
+    pub(super) fn place(&self, release: &Listed) -> String {
+        format!("release {} in namespace {} of cluster {}", release.name, release.namespace, self.cluster.name)
+    }
+}
+
+/// What is in the way, where helm finds an object of the chart that is not of the release (cases 100 and 341).
+fn obstacle(error: &helm::Error) -> Option<String> {
+    let helm::Error::Refused(said) = error else { return None };
+    let (object, why) = said.split_once(" exists and cannot be imported into the current release: ")?;
+    let object = object.rsplit_once(": ").map_or(object, |(_, object)| object).replace(" in namespace \"\"", "");
+    let owner = |key: &str| {
+        let (_, said) = why.split_once(&format!("key \"meta.helm.sh/{key}\" must equal "))?;
+        said.split_once("current value is \"")?.1.split('"').next()
+    };
+    let whose = match (owner("release-name"), owner("release-namespace")) {
+        (Some(name), Some(namespace)) => format!("belongs to release {name} in namespace {namespace}"),
+        (Some(name), None) => format!("belongs to release {name} in the same namespace"),
+        (None, Some(namespace)) => format!("belongs to the release of the same name in namespace {namespace}"),
+        (None, None) => "belongs to no release".into(),
+    };
+    Some(format!("{object} is there already and {whose}, so helm does not take it over"))
 }
 
 impl Charts {
@@ -57,29 +121,33 @@ impl Charts {
         let (command, done, change) = match put {
             Put::Install | Put::InstallAnew => ("install", "installed", Change::Created),
             Put::Upgrade => ("upgrade", "upgraded", Change::Configured),
+            Put::Downgrade => ("upgrade", "put back", Change::Configured),
         };
-        if put != Put::Upgrade {
-            // The namespace as Meshery does it: a chart often has one of its own. An upgrade keeps the mark of a release that
-            // has it, and gives none to one that somebody else installed.
-            arguments.extend([format!("--labels={}", key.mark()), "--create-namespace".into()]);
+        let installs = change == Change::Created;
+        // With server-side apply helm 4.3.1 also changes the definitions of a chart's crds that are there already, or fails over
+        // them. Without it they are left as they are, whoever they are from (case 341).
+        arguments.push(format!("--server-side={}", !(installs && chart.about.has_definitions)));
+        arguments.push(format!("--labels={}", key.identity().mark()));
+        if installs {
+            // As Meshery does it: a chart often has a namespace of its own.
+            arguments.push("--create-namespace".into());
         }
         if self.plan.dry_run {
             arguments.extend(["--dry-run=server".into(), "--hide-secret".into()]);
         }
         let of = format!("{release}-{}", chart.about.version);
-        let error = match self.helm(task, release, command, arguments).await {
+        let error = match self.helm(task, release, &key.namespace, command, arguments).await {
             Ok(_) => {
                 let was = if self.plan.dry_run { "would be" } else { "was" };
-                let note = match put {
-                    Put::Install | Put::InstallAnew => format!("{of} {was} installed"),
-                    // Helm installs definitions and never touches them again (case 99).
-                    Put::Upgrade if chart.about.has_definitions => {
-                        format!(
-                            "it {was} upgraded to {of}, without the definitions in its crds, which stay as they are"
-                        )
-                    }
-                    Put::Upgrade => format!("it {was} upgraded to {of}"),
-                };
+                let mut note =
+                    if installs { format!("{of} {was} installed") } else { format!("it {was} {done} to {of}") };
+                // Helm installs definitions and never touches them again (case 99).
+                if !installs && chart.about.has_definitions {
+                    note.push_str(", without the definitions in its crds, which stay as they are");
+                }
+                if self.plan.dry_run {
+                    note.push_str("; it was rendered, and its objects and hooks were not tried");
+                }
                 return Ok(Done { change, release: release.into(), note });
             }
             Err(error) => error,
@@ -89,7 +157,10 @@ impl Charts {
             "{of} {would} {done} as release {release} in namespace {} of cluster {}",
             key.namespace, cluster.name
         );
-        let mut failed = self.failed(task, Reason::ChartFailed, &text, error);
+        let mut failed = match obstacle(&error) {
+            Some(why) => self.failed(task, Reason::ChartConflict, &text, helm::Error::Refused(why)),
+            None => self.failed(task, Reason::ChartFailed, &text, error),
+        };
         failed.release = release.into();
         // What a chart brings along is not there in a dry run, so what stands on it cannot be told (D20).
         if self.plan.dry_run && failed.failure.message.contains("no matches for kind") {
@@ -100,28 +171,51 @@ impl Charts {
     }
 
     /// Removes a release.
-    pub(super) async fn take_away(&self, task: &Task<'_>, release: &str) -> Result<(), Failed> {
-        let _alone = self.alone(task, release).await?;
-        let arguments = vec![release.to_owned(), "--wait=hookOnly".into()];
-        let Err(error) = self.helm(task, release, "uninstall", arguments).await else { return Ok(()) };
-        let text = format!("release {release} in namespace {} was not removed", task.key.namespace);
-        Err(Failed { release: release.into(), ..self.failed(task, Reason::ChartFailed, &text, error) })
+    pub(super) async fn uninstall(&self, task: &Task<'_>, release: &Listed) -> Result<(), Failed> {
+        let Listed { name, namespace, .. } = release;
+        let arguments = vec![name.clone(), "--wait=hookOnly".into()];
+        let Err(error) = self.helm(task, name, namespace, "uninstall", arguments).await else { return Ok(()) };
+        let text = format!("release {name} in namespace {namespace} was not removed");
+        Err(self.failed(task, Reason::ChartFailed, &text, error))
     }
 
-    /// Releases in the namespace that were installed from here, from this chart.
-    pub(super) async fn ours(&self, task: &Task<'_>) -> Result<Vec<Listed>, Failed> {
-        let arguments = vec![format!("--selector={}", task.key.mark()), "--output=json".into()];
-        let listed = self.helm(task, "", "list", arguments).await;
+    /// Releases on the cluster. Whoever may not look into all namespaces sees those in the chart's own.
+    pub(super) async fn releases(&self, task: &Task<'_>, whose: Whose) -> Result<Vec<Listed>, Failed> {
+        let mut arguments = vec!["--output=json".into(), "--max=0".into()];
+        match whose {
+            Whose::OfChart => arguments.push(format!("--selector={}", task.key.identity().mark())),
+            Whose::Ours => arguments.push(format!("--selector={}", identity::LABEL)),
+            Whose::Anybodys => {}
+        }
+        let everywhere = [arguments.as_slice(), &["--all-namespaces".into()]].concat();
+        let listed = match self.helm(task, "", &task.key.namespace, "list", everywhere).await {
+            Err(helm::Error::Refused(why)) if why.contains("is forbidden") => {
+                self.helm(task, "", &task.key.namespace, "list", arguments).await
+            }
+            listed => listed,
+        };
         self.read(task, "the releases of cluster", listed)
     }
 
-    /// The revisions of a release; none if there is no such release.
-    pub(super) async fn history(&self, task: &Task<'_>, release: &str) -> Result<Vec<Revision>, Failed> {
-        let arguments = vec![release.to_owned(), "--max=10".into(), "--output=json".into()];
-        match self.helm(task, release, "history", arguments).await {
-            Err(helm::Error::Refused(why)) if why.contains("release: not found") => Ok(Vec::new()),
-            told => self.read(task, "the history of the release on cluster", told),
-        }
+    /// Whether a release was installed from here.
+    pub(super) async fn is_ours(&self, task: &Task<'_>, release: &Listed) -> Result<bool, Failed> {
+        let ours = self.releases(task, Whose::Ours).await?;
+        Ok(ours.iter().any(|ours| (&ours.name, &ours.namespace) == (&release.name, &release.namespace)))
+    }
+
+    /// What helm noted down of a release's objects.
+    pub(super) async fn manifest(&self, task: &Task<'_>, release: &Listed) -> Result<String, Failed> {
+        let arguments = vec!["manifest".into(), release.name.clone()];
+        let told = self.helm(task, &release.name, &release.namespace, "get", arguments).await;
+        let what = format!("what {} consists of cannot be told", task.place(release));
+        told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, error))
+    }
+
+    /// The last revisions of a release.
+    pub(super) async fn history(&self, task: &Task<'_>, release: &Listed) -> Result<Vec<Revision>, Failed> {
+        let arguments = vec![release.name.clone(), "--max=256".into(), "--output=json".into()];
+        let told = self.helm(task, &release.name, &release.namespace, "history", arguments).await;
+        self.read(task, "the history of the release on cluster", told)
     }
 
     fn read<T: for<'de> Deserialize<'de>>(
@@ -137,28 +231,20 @@ impl Charts {
         })
     }
 
-    /// Keeps other runs of this process from the release.
-    pub(super) async fn alone(&self, task: &Task<'_>, release: &str) -> Result<OwnedMutexGuard<()>, Failed> {
-        let Task { key, cluster, bounds, .. } = task;
-        let place = [cluster.server.clone(), key.namespace.clone(), release.to_owned()];
-        let what = format!("release {release} in namespace {} of cluster {}", key.namespace, cluster.name);
-        let what = format!("{what} is being worked on by another run");
-        self.helm.alone(place, *bounds).await.map_err(|error| self.failed(task, Reason::ChartPending, &what, error))
-    }
-
     /// Runs helm on the cluster.
     async fn helm(
         &self,
         task: &Task<'_>,
         release: &str,
+        namespace: &str,
         command: &'static str,
         mut arguments: Vec<String>,
     ) -> Result<String, helm::Error> {
         let kubeconfig = "kubeconfig";
         arguments.push(format!("--kubeconfig={}", Call::file(kubeconfig)));
-        arguments.push(format!("--namespace={}", task.key.namespace));
+        arguments.push(format!("--namespace={namespace}"));
         let chart = task.key.shown();
-        let about = helm::About { chart: &chart, release, namespace: &task.key.namespace, cluster: &task.cluster.name };
+        let about = helm::About { chart: &chart, release, namespace, cluster: &task.cluster.name };
         let files = vec![(kubeconfig, task.kubeconfig.to_owned())];
         let waits = ["install", "upgrade", "uninstall"].contains(&command);
         let call = Call { command, arguments, waits, files, memory: MEMORY, about };
@@ -174,5 +260,54 @@ impl Charts {
     pub(super) fn masked(&self, task: &Task<'_>, text: &str) -> String {
         let text = Secrets::around(b"", &self.secrets).mask(&verdict::capped(text));
         Secrets::of_url(&task.key.url).mask(&Secrets::of_kubeconfig(task.kubeconfig).mask(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(chart: &str) -> Listed {
+        Listed { name: "a".into(), namespace: "b".into(), status: "deployed".into(), chart: chart.into() }
+    }
+
+    #[test]
+    fn chart_of_a_release_is_told_by_its_whole_name() {
+        assert_eq!(listed("app-1.2.3").version_of("app"), Some("1.2.3"));
+        assert_eq!(listed("app-v1.2").version_of("app"), Some("v1.2"));
+        assert_eq!(listed("app-2-1.2.3-rc.1+x").version_of("app-2"), Some("1.2.3-rc.1+x"));
+        for other in ["app-crds-1.2.3", "ap-1.2.3", "app", "app-", "app-x", "MISSING"] {
+            assert_eq!(listed(other).version_of("app"), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read_as_helm_reads_them() {
+        let of = |text| version(text).map(|version| version.to_string());
+        assert_eq!(of("v1.2.3-rc.1").as_deref(), Some("1.2.3-rc.1"));
+        assert_eq!(of("1").as_deref(), Some("1.0.0"));
+        assert_eq!(of("1.2+b").as_deref(), Some("1.2.0+b"));
+        assert_eq!([of("1.2.3.4"), of("x"), of("")], [None, None, None]);
+    }
+
+    #[test]
+    fn object_in_the_way_is_told_with_its_owner() {
+        let said = |why: &str| {
+            let said = format!(
+                "unable to continue with install: CustomResourceDefinition \"w.g\" in namespace \"\" exists and cannot be \
+                 imported into the current release: invalid ownership metadata; {why}"
+            );
+            obstacle(&helm::Error::Refused(said)).unwrap()
+        };
+        let nobodys =
+            said("label validation error: missing key \"app.kubernetes.io/managed-by\": must be set to \"Helm\"");
+        let wanted = "CustomResourceDefinition \"w.g\" is there already and belongs to no release, so helm does not take it over";
+        assert_eq!(nobodys, wanted);
+        let anothers = said(
+            "annotation validation error: key \"meta.helm.sh/release-name\" must equal \"a\": current value is \"b\"; \
+             annotation validation error: key \"meta.helm.sh/release-namespace\" must equal \"c\": current value is \"d\"",
+        );
+        assert!(anothers.contains("belongs to release b in namespace d"), "{anothers}");
+        assert_eq!(obstacle(&helm::Error::Refused("no".into())), None);
     }
 }

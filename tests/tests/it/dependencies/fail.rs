@@ -165,8 +165,8 @@ async fn objects_that_are_there_without_helms_marks_are_not_taken_over() {
     let design = Design::new().needs("m", "a", &namespace, &[]);
     let outcome = stand.run(deploy(&design, &["east"], &[("m", &url, "")])).await;
     let (reason, message) = failure(&outcome, "a");
-    assert_eq!(reason, "CHART_FAILED");
-    assert!(message.contains("cannot be imported into the current release"), "{message}");
+    assert_eq!(reason, "CHART_CONFLICT");
+    assert!(message.contains("ConfigMap \"settings\"") && message.contains("belongs to no release"), "{message}");
     assert_eq!(outcome.verdict(), Verdict::Succeeded);
     let settings = get(stand.pair.world.east(), &namespace, "settings").await.unwrap();
     assert_eq!(settings.data.unwrap()["colour"], "blue");

@@ -17,6 +17,8 @@ async fn host_that_does_not_deliver_is_told_within_the_time() {
         ("slow", host.answer("slow.tgz", Serving::Drip), "it took longer than"),
         ("loop", host.answer("loop.tgz", Serving::Loop), "stopped after 10 redirects"),
         ("missing", host.url("missing.tgz"), "404 Not Found"),
+        // Case 349. An address that nobody has (RFC 5737).
+        ("plain", host.answer("plain.tgz", Serving::To("http://192.0.2.1/x.tgz".into())), "it leads on to http://"),
     ];
     let models: Vec<_> = cases.iter().map(|(name, url, _)| (*name, url.as_str(), "")).collect();
     let design = models.iter().fold(Design::new(), |design, (name, ..)| {
@@ -25,12 +27,49 @@ async fn host_that_does_not_deliver_is_told_within_the_time() {
     });
     let outcome = stand.run(within(deploy(&design, &["east"], &models), 5)).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
-    assert_eq!(outcome.results.len(), 8);
+    assert_eq!(outcome.results.len(), 10);
     for (name, url, wanted) in &cases {
         let (reason, message) = failure(&outcome, name);
         assert_eq!(reason, "CHART_UNFETCHABLE", "{message}");
         assert!(message.contains(wanted) && message.contains(url), "{message}");
     }
+}
+
+/// Case 350: a host that has no time at first is asked again; one that never has any is told.
+#[tokio::test]
+async fn host_without_time_is_asked_again() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_busy").await;
+    let host = stand.host().await;
+    let name = unique("busy");
+    let (path, _folder) = Chart::new(&name).config_map("settings", "a").package().await.unwrap();
+    let bytes = Bytes::from(std::fs::read(path).unwrap());
+    let soon = host.answer("soon.tgz", Serving::Busy(2, bytes.clone()));
+    let never = host.answer("never.tgz", Serving::Busy(usize::MAX, bytes));
+    let design = Design::new().needs("soon", "a", &namespace, &[]).needs("never", "b", &namespace, &[]);
+    let outcome = stand.run(deploy(&design, &["east"], &[("soon", &soon, ""), ("never", &never, "")])).await;
+    assert_eq!(need(&outcome, "a", "east").outcome(), v1::Outcome::Succeeded, "{outcome:#?}");
+    assert_eq!(host.asked("soon.tgz"), 3);
+    let (reason, message) = failure(&outcome, "b");
+    assert_eq!(reason, "CHART_UNFETCHABLE");
+    assert!(message.contains("503 Service Unavailable"), "{message}");
+    assert!(host.asked("never.tgz") > 3);
+}
+
+/// Case 354: the version beside an archive's URL is that of the archive.
+#[tokio::test]
+async fn archive_of_another_version_than_the_registry_names_is_refused() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_version").await;
+    let host = stand.host().await;
+    let url = host.serve(&Chart::new(&unique("version")).config_map("settings", "a")).await.unwrap();
+    let design = Design::new().needs("m", "a", &namespace, &[]);
+    let outcome = stand.run(deploy(&design, &["east"], &[("m", &url, "1.2.0")])).await;
+    let (reason, message) = failure(&outcome, "a");
+    assert_eq!(reason, "CHART_REFUSED");
+    assert!(message.contains("names version 1.2.0") && message.contains("it is 1.0.0"), "{message}");
+    let outcome = stand.run(deploy(&design, &["east"], &[("m", &url, "v1.0.0")])).await;
+    assert_eq!(need(&outcome, "a", "east").outcome(), v1::Outcome::Succeeded, "{outcome:#?}");
 }
 
 /// Case 106: an answer without an end is ended by the memory that helm may take.

@@ -3,10 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use switchyard_proto::v1::{Change, Outcome, Verdict};
-use switchyard_tests::{
-    adapter::{self, Adapter},
-    chart,
-};
+use switchyard_tests::adapter::{self, Adapter};
 
 use super::*;
 
@@ -214,29 +211,6 @@ async fn release_that_somebody_else_installed_is_left_as_it_is() {
     assert_eq!(releases(stand.pair.world.east(), &namespace).await, [one(&name, 1, "deployed")]);
 }
 
-/// Case 101.
-#[tokio::test]
-async fn nothing_is_installed_where_the_kind_is_served_already() {
-    let stand = Stand::shared().await;
-    let namespace = namespace("charts_served").await;
-    let (name, group) = (unique("widgets"), format!("{}.example", unique("g")));
-    let definition = json!({"spec": chart::definition(&group)["spec"]}).to_string();
-    let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    let design_of_definition = Design::new().component(&format!("widgets.{group}"), kind, &[], &definition);
-    stand.run(client::deploy(design_of_definition.text(), &["east"])).await;
-    let url = stand.registry.push(&Chart::new(&name).widgets(&group)).await.unwrap();
-    let widget = format!("{{metadata: {{namespace: {namespace}}}}}");
-    let design = Design::new().of_model("m", "widget", (&format!("{group}/v1"), "Widget"), &[], &widget);
-    let outcome = stand.run(deploy(&design, &BOTH, &[("m", &url, "")])).await;
-    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
-    let present = need(&outcome, "widget", "east");
-    assert_eq!((present.outcome(), present.change()), (Outcome::Succeeded, Change::Unchanged), "{present:#?}");
-    assert!(present.note.starts_with("already present: cluster east serves Widget"), "{}", present.note);
-    assert_eq!(need(&outcome, "widget", "west").change(), Change::Created);
-    assert_eq!(releases(stand.pair.world.east(), &namespace).await, []);
-    assert_eq!(releases(stand.pair.world.west(), &namespace).await, [one(&name, 1, "deployed")]);
-}
-
 /// Plain Kubernetes models carry nothing, and what a model carries is left alone when nobody asked for it.
 #[tokio::test]
 async fn nothing_is_installed_that_is_not_carried_or_not_asked_for() {
@@ -272,7 +246,10 @@ async fn dry_run_asks_what_would_be_installed_and_installs_nothing() {
     let outcome = stand.run(PlanRequest { dry_run: true, ..request }).await;
     let would = need(&outcome, "widget", "east");
     assert_eq!((would.outcome(), would.change()), (Outcome::Succeeded, Change::Created), "{would:#?}");
-    assert_eq!(would.note, format!("{name}-1.0.0 would be installed"));
+    assert_eq!(
+        would.note,
+        format!("{name}-1.0.0 would be installed; it was rendered, and its objects and hooks were not tried")
+    );
     let told = outcome.target("widget", "east").unwrap();
     assert_eq!(told.outcome(), Outcome::Indeterminate);
     let message = &told.error.as_ref().unwrap().message;
@@ -319,6 +296,19 @@ async fn what_helm_does_is_in_the_trace() {
         assert_eq!(install.attribute(key), Some(value));
     }
     assert_eq!(trace.named("helm pull").count(), 1);
+    // Case 351: what was done is told, and asking is no failure.
+    let span = format!("chart {name}");
+    let chart = trace.named(&span).next().unwrap();
+    assert!(trace.is_below(install, chart) && trace.is_below(chart, step), "{}", trace.tree());
+    assert_eq!(chart.attribute("switchyard.chart.note"), Some(&*format!("{name}-1.0.0 was installed")));
+    let calls = ["helm list", "helm pull", "helm install"].into_iter().flat_map(|call| trace.named(call));
+    assert_eq!(calls.filter(|call| call.attribute("error.type").is_some()).count(), 0, "{}", trace.tree());
+
+    let parent = TraceParent::random();
+    stand.traced(deploy(&design, &["east"], &[("m", &url, "")]), &parent).await;
+    let trace = jaeger.wait_for(parent.trace_id(), Duration::from_secs(30), complete).await.unwrap();
+    let chart = trace.named(&span).next().unwrap();
+    assert_eq!(chart.attribute("switchyard.chart.note"), Some("installed already"));
 }
 
 /// Runs helm as a person would. It reads the files that come with it as long as it runs.

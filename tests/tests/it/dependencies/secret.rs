@@ -90,7 +90,17 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
     assert!(modes.iter().any(|mode| mode.ends_with(" kubeconfig")), "{modes:?}");
     assert!(modes.iter().any(|mode| mode.ends_with(" registry.json")), "{modes:?}");
     assert!(modes.iter().all(|mode| mode.starts_with("600 ") || *mode == "700 ."), "{modes:?}");
-    let known = ["HOME=", "TMPDIR=", "PWD=", "SSL_CERT_FILE=", "SSL_CERT_DIR=", "_=", "SHLVL=", "OLDPWD="];
+    let known = [
+        "HOME=",
+        "TMPDIR=",
+        "PWD=",
+        "SSL_CERT_FILE=",
+        "SSL_CERT_DIR=",
+        "_=",
+        "SHLVL=",
+        "OLDPWD=",
+        "HTTP_PROXY=http://127.0.0.1:1",
+    ];
     let variables = log.lines().filter(|line| !line.starts_with("mode ") && !line.starts_with("arguments "));
     for variable in variables {
         assert!(known.iter().any(|known| variable.starts_with(known)), "{variable} reached helm");

@@ -1,0 +1,104 @@
+//! What an executor leaves behind that had no time to clean up (case 348).
+
+use bytes::Bytes;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use switchyard_proto::v1::execute_response::Event;
+use switchyard_tests::chart::Serving;
+
+use super::*;
+
+/// The processes that work below a folder.
+fn processes_in(folder: &std::path::Path) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let works_there =
+        |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+    numbers.filter(works_there).collect()
+}
+
+/// Helm ends with an executor that is killed, the release is marked as failed, and the next executor removes what is left on disk.
+#[tokio::test]
+async fn executor_that_is_killed_leaves_no_helm_no_pending_release_and_no_kubeconfig() {
+    let mut stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
+    let namespace = namespace("charts_killed").await;
+    let name = unique("killed");
+    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
+    let design = Design::new().needs("m", "a", &namespace, &[]);
+    let client = stand.client().await;
+    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
+    let mut execution = client.execute(plan, vec![]).await.unwrap();
+    let begun = execution.next().await.unwrap().unwrap();
+    assert!(matches!(begun.event, Some(Event::RunStarted(_))));
+    let east = stand.pair.world.east();
+    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
+    let scratch = stand.folder.path().join("scratch");
+    let helms = processes_in(&scratch);
+    assert_eq!(helms.len(), 1, "helm is at work");
+    let kept = scratch.join("of-somebody-else");
+    std::fs::create_dir(&kept).unwrap();
+
+    let executor = Pid::from_raw(stand.executor.process().id() as i32).unwrap();
+    kill_process(executor, Signal::KILL).unwrap();
+    wait_for_releases(east, &namespace, &[one(&name, 1, "failed")]).await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while test_kill_process(Pid::from_raw(helms[0]).unwrap()).is_ok() {
+        assert!(Instant::now() < deadline, "helm goes on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(stand.scratch().len() > 1, "a killed executor cannot remove its folders");
+
+    let helm = real_helm().await;
+    let next = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
+    let _next = next.arg("--helm").arg(helm).start().await.unwrap();
+    assert_eq!(stand.scratch(), ["of-somebody-else"]);
+}
+
+/// A second executor that starts leaves the folders of one that is at work alone.
+#[tokio::test]
+async fn executor_that_starts_leaves_the_folders_of_another_that_is_at_work() {
+    let stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
+    let namespace = namespace("charts_sweep").await;
+    let name = unique("sweep");
+    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
+    let design = Design::new().needs("m", "a", &namespace, &[]);
+    let client = stand.client().await;
+    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
+    let mut execution = client.execute(plan, vec![]).await.unwrap();
+    execution.next().await.unwrap().unwrap();
+    let east = stand.pair.world.east();
+    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
+    let before = stand.scratch().len();
+    let next = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
+    let _next = next.start().await.unwrap();
+    assert_eq!(stand.scratch().len(), before);
+    execution.cancel("enough").await;
+    execution.finish().await.unwrap();
+    assert_eq!(releases(east, &namespace).await, [one(&name, 1, "failed")]);
+}
+
+/// A chart URL without the name of a file, or with a strange one, leaves nothing behind.
+#[tokio::test]
+async fn chart_url_without_a_file_name_leaves_nothing_on_disk() {
+    let stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
+    let namespace = namespace("charts_slash").await;
+    let host = stand.host().await;
+    let name = unique("slash");
+    let (path, _folder) = Chart::new(&name).config_map("settings", "a").package().await.unwrap();
+    let bytes = Bytes::from(std::fs::read(path).unwrap());
+    let serve = |file: &str| host.answer(file, Serving::Bytes(bytes.clone()));
+    let cases = [("root", serve(""), true), ("up", serve("charts/%2e%2e"), true), ("slash", serve("charts/"), false)];
+    let models: Vec<_> = cases.iter().map(|(name, url, _)| (*name, url.as_str(), "")).collect();
+    let design = models.iter().fold(Design::new(), |design, (name, ..)| design.needs(name, name, &namespace, &[]));
+    let outcome = stand.run(deploy(&design, &["east"], &models)).await;
+    for (component, url, refused) in &cases {
+        if *refused {
+            let (reason, message) = failure(&outcome, component);
+            assert_eq!(reason, "CHART_REFUSED", "{message}");
+            assert!(message.contains("names no file"), "{message}");
+        } else {
+            let need = need(&outcome, component, "east");
+            assert_eq!(need.outcome(), v1::Outcome::Succeeded, "{url}: {need:#?}");
+        }
+    }
+    assert_eq!(stand.scratch(), Vec::<String>::new());
+}
