@@ -277,7 +277,14 @@ fn begin(
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         direct: Direct::new(plan.clone(), clusters.clone(), secrets.clone(), shared.everywhere.clone()),
-        charts: Charts::new(plan.clone(), clusters.clone(), for_helm, shared.helm.clone(), secrets.clone()),
+        charts: Charts::new(
+            plan.clone(),
+            clusters.clone(),
+            for_helm,
+            shared.helm.clone(),
+            secrets.clone(),
+            shared.everywhere.clone(),
+        ),
         adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters, secrets },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };

@@ -5,6 +5,7 @@
 //! nothing is ever changed or removed that somebody else installed.
 
 mod fetch;
+mod foreign;
 mod identity;
 mod install;
 mod manifest;
@@ -30,7 +31,7 @@ use self::{fetch::Fetched, identity::Identity};
 use super::{Needs, Progress};
 use crate::{
     attributes,
-    cluster::Cluster,
+    cluster::{Cluster, contents::Everywhere},
     helm::{self, Bounds, Helm, Places},
     mask::{OfDesign, Secrets},
     plan::{Plan, Step},
@@ -76,6 +77,8 @@ pub(crate) struct Charts {
     /// What came of it, where that is the same for all who need it.
     told: Once<Key, v1::PrerequisiteResult>,
     secrets: Arc<OfDesign>,
+    /// What controllers put into every namespace.
+    everywhere: Arc<Everywhere>,
 }
 
 /// What the cases of one chart on one cluster have in common.
@@ -149,6 +152,7 @@ impl Charts {
         access: Vec<Result<String, String>>,
         helm: Arc<Helm>,
         secrets: Arc<OfDesign>,
+        everywhere: Arc<Everywhere>,
     ) -> Self {
         let mut left = BTreeMap::<_, BTreeSet<_>>::new();
         let mut namespaces = BTreeMap::<_, BTreeSet<_>>::new();
@@ -171,6 +175,7 @@ impl Charts {
             access,
             helm,
             secrets,
+            everywhere,
         }
     }
 

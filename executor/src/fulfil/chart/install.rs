@@ -126,6 +126,7 @@ impl Charts {
             );
             return Err(Failure::new(Reason::ChartConflict, text).into());
         }
+        self.may_be_upgraded(task, chart, release).await?;
         self.put(task, chart, if order == Ordering::Less { Put::Downgrade } else { Put::Upgrade }).await
     }
 

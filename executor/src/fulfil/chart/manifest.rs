@@ -24,13 +24,19 @@ pub(super) struct Object {
 impl Charts {
     /// The objects of a release.
     pub(super) async fn objects(&self, task: &Task<'_>, release: &Listed) -> Result<Vec<Object>, Failed> {
-        let place = task.place(release);
         let manifest = self.manifest(task, release).await?;
-        let read = tokio::task::spawn_blocking(move || read(&manifest)).await;
-        let read = read.unwrap_or_else(|error| Err(error.to_string()));
-        read.map_err(|why| {
-            Failure::new(Reason::ChartFailed, format!("the manifest of {place} cannot be read: {why}")).into()
-        })
+        parsed(task, release, manifest).await
+    }
+
+    /// The objects that a release would have after an upgrade.
+    pub(super) async fn rendered(
+        &self,
+        task: &Task<'_>,
+        chart: &Fetched,
+        release: &Listed,
+    ) -> Result<Vec<Object>, Failed> {
+        let manifest = self.rendering(task, chart, release).await?;
+        parsed(task, release, manifest).await
     }
 
     /// Whether a release of the chart serves the whole cluster: it has objects there that belong to no namespace, so a second
@@ -60,6 +66,16 @@ impl Charts {
         }
         Ok(false)
     }
+}
+
+/// Reads a manifest, off the runtime: the largest have some MiB.
+async fn parsed(task: &Task<'_>, release: &Listed, manifest: String) -> Result<Vec<Object>, Failed> {
+    let read = tokio::task::spawn_blocking(move || read(&manifest)).await;
+    let read = read.unwrap_or_else(|error| Err(error.to_string()));
+    read.map_err(|why| {
+        let text = format!("the manifest of {} cannot be read: {why}", task.place(release));
+        Failure::new(Reason::ChartFailed, text).into()
+    })
 }
 
 /// Reads a manifest: YAML documents, of which some may be lists.

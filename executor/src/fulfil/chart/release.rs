@@ -68,6 +68,12 @@ pub(super) fn version(text: &str) -> Option<Version> {
     Version::parse(&format!("{core}{}{rest}", ".0".repeat(missing))).ok()
 }
 
+/// What `helm upgrade` says.
+#[derive(Deserialize)]
+struct Rendered {
+    manifest: String,
+}
+
 /// A line of what `helm history` says, oldest first.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -209,6 +215,17 @@ impl Charts {
         let told = self.helm(task, &release.name, &release.namespace, "get", arguments).await;
         let what = format!("what {} consists of cannot be told", task.place(release));
         told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, error))
+    }
+
+    /// What helm would note down of a release's objects after an upgrade.
+    pub(super) async fn rendering(&self, task: &Task<'_>, chart: &Fetched, release: &Listed) -> Result<String, Failed> {
+        let mut arguments = vec![release.name.clone(), chart.path.display().to_string()];
+        arguments.extend(PINS.map(str::to_owned));
+        arguments
+            .extend(["--server-side=true", "--dry-run=server", "--hide-secret", "--output=json"].map(str::to_owned));
+        let told = self.helm(task, &release.name, &release.namespace, "upgrade", arguments).await;
+        let rendered: Rendered = self.read(task, "what an upgrade would come to on cluster", told)?;
+        Ok(rendered.manifest)
     }
 
     /// The last revisions of a release.

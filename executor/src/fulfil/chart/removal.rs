@@ -60,6 +60,7 @@ impl Charts {
             );
             return Err(Failure::new(Reason::ChartConflict, text).into());
         }
+        self.may_go(task, release).await?;
         if self.plan.dry_run { Ok(()) } else { self.uninstall(task, release).await }
     }
 }

@@ -62,6 +62,48 @@ async fn undeploy_removes_a_chart_when_asked_after_the_last_that_needs_it() {
     assert!(get(east, &namespace, "settings").await.is_none());
 }
 
+/// Case 342: definitions that are a release's own go with it, and what others have of their kinds would go with them.
+#[tokio::test]
+async fn release_stays_while_its_definitions_hold_objects_of_others() {
+    let stand = Stand::shared().await;
+    let namespace = namespace("charts_foreign").await;
+    let (name, group) = (unique("operator"), format!("{}.example", unique("g")));
+    let url = stand.registry.push(&Chart::new(&name).widgets_of_the_release(&group)).await.unwrap();
+    let without = Chart::new(&name).version("1.1.0").config_map("settings", "a");
+    stand.registry.push(&without).await.unwrap();
+    let kind = format!("{group}/v1");
+    let widget = format!("{{metadata: {{namespace: {namespace}}}}}");
+    let design = Design::new().of_model("m", "mine", (&kind, "Widget"), &[], &widget);
+    let request = deploy(&design, &["east"], &[("m", &url, "1.0.0")]);
+    let outcome = stand.run(request.clone()).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    let other = Design::new().component("theirs", (&kind, "Widget"), &[], &widget);
+    let outcome = stand.run(client::deploy(other.text(), &["east"])).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+
+    let east = stand.pair.world.east();
+    let kept = |outcome: &client::Outcome| {
+        let (reason, message) = failure(outcome, "mine");
+        assert_eq!(reason, "FOREIGN_CONTENTS", "{message}");
+        assert!(message.contains(&format!("{namespace}/theirs")) && message.contains("delete_foreign"), "{message}");
+    };
+    // An upgrade that leaves the definition out would do the same.
+    let upgrade = deploy(&design, &["east"], &[("m", &url, "1.1.0")]);
+    let options = RunOptions { upgrade_dependencies: true, ..RunOptions::default() };
+    kept(&stand.run(with(upgrade, options)).await);
+    kept(&stand.run(PlanRequest { dry_run: true, ..removing(&request) }).await);
+    kept(&stand.run(removing(&request)).await);
+    assert_eq!(releases(east, &namespace).await, [one(&name, 1, "deployed")]);
+    let outcome = stand.run(undeploy(&client::deploy(other.text(), &["east"]))).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "it is still there: {:#?}", outcome.summary);
+
+    stand.run(client::deploy(other.text(), &["east"])).await;
+    let options = RunOptions { remove_dependencies: true, delete_foreign: true, ..RunOptions::default() };
+    let outcome = stand.run(undeploy(&with(request, options))).await;
+    assert_eq!(need(&outcome, "mine", "east").change(), Change::Removed, "{outcome:#?}");
+    assert_eq!(releases(east, &namespace).await, []);
+}
+
 /// D17: what could not be removed goes on needing its chart.
 #[tokio::test]
 async fn chart_stays_while_a_component_that_needs_it_is_still_there() {
