@@ -5,13 +5,14 @@ mod structured;
 
 use std::collections::HashSet;
 
+use prost::Message;
 use switchyard_proto::digest::PlanDigest;
 use switchyard_proto::v1;
 
 use crate::document::{Limits, Node};
 use crate::manifest;
 use crate::plan::{Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
-use crate::problem::{Problem, quoted};
+use crate::problem::{Problem, quoted, shortened};
 use crate::registry::{Chart, Form, Protocol};
 use crate::route::Route;
 
@@ -155,10 +156,17 @@ impl Intake {
             traceparent: String::new(),
         };
         let mut digest = PlanDigest::new(&header);
-        steps.iter().for_each(|step| digest.step(step));
+        let mut largest = (header.encoded_len(), "the header, which names clusters, drawings and warnings");
+        for step in &steps {
+            let bytes = digest.step(step);
+            if bytes > largest.0 {
+                largest = (bytes, step.component.as_ref().map_or("", |component| &component.name));
+            }
+        }
+        let largest = Largest { bytes: largest.0, name: shortened(largest.1) };
         header.plan_id = digest.plan_id();
         header.traceparent = traceparent;
-        Parts { header, steps }
+        Parts { header, steps, largest }
     }
 }
 
@@ -169,6 +177,17 @@ pub struct Parts {
     pub header: v1::PlanHeader,
     /// The steps.
     pub steps: Vec<v1::PlanStep>,
+    /// The largest part.
+    pub largest: Largest,
+}
+
+/// The largest part of a plan: whoever cannot take it can take none of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Largest {
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// The name of its component, or which other part it is.
+    pub name: String,
 }
 
 /// The parts in the order in which they are sent.
@@ -178,7 +197,7 @@ impl IntoIterator for Parts {
 
     fn into_iter(self) -> Self::IntoIter {
         use v1::plan_response::Part;
-        let Self { header, steps } = self;
+        let Self { header, steps, .. } = self;
         let trailer = v1::PlanTrailer { plan_id: header.plan_id.clone(), step_count: header.step_count };
         let parts = std::iter::once(Part::Header(header))
             .chain(steps.into_iter().map(Part::Step))
@@ -192,18 +211,36 @@ impl IntoIterator for Parts {
 struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
+    /// More than these are not told: nobody reads them, and no status carries them.
+    const MOST: usize = 1_000;
+
     fn add(&mut self, field: impl Into<String>, message: String) {
+        if self.0.len() == Self::MOST {
+            return;
+        }
         self.0.push(Mistake { field: field.into(), message });
     }
 }
+
+/// The most clusters of one plan.
+const MOST_CLUSTERS: usize = 10_000;
+/// The longest name of a cluster in bytes.
+const MOST_NAME: usize = 253;
 
 fn clusters(clusters: &[String], mistakes: &mut Mistakes) {
     if clusters.is_empty() {
         mistakes.add("clusters", "no cluster is selected; select at least one".into());
     }
+    if clusters.len() > MOST_CLUSTERS {
+        let message = format!("{} clusters are selected and the limit is {MOST_CLUSTERS}", clusters.len());
+        return mistakes.add("clusters", message);
+    }
     let mut seen = HashSet::new();
     for (index, cluster) in clusters.iter().enumerate() {
-        if cluster.trim().is_empty() {
+        if cluster.len() > MOST_NAME {
+            let message = format!("the name of a cluster has {} bytes and the limit is {MOST_NAME}", cluster.len());
+            mistakes.add(format!("clusters[{index}]"), message);
+        } else if cluster.trim().is_empty() {
             mistakes.add(format!("clusters[{index}]"), "a cluster has no name".into());
         } else if !seen.insert(cluster) {
             mistakes.add(format!("clusters[{index}]"), format!("cluster {} is selected twice", quoted(cluster)));

@@ -16,8 +16,9 @@ use std::vec;
 
 use uuid::Uuid;
 
-use crate::document::{At, Entry, Map, Node, Path, Text, Value};
-use crate::problem::{Kind, Problem, Subject};
+use crate::budget::Budget;
+use crate::document::{At, Entry, Limits, Map, Node, Path, Text, Value};
+use crate::problem::{Kind, Problem, Problems, Subject};
 
 /// What a design says.
 pub struct Design<'t> {
@@ -149,7 +150,7 @@ pub enum Field {
 
 impl<'t> Components<'t> {
     /// The next component; what is wrong with it is reported. What is no component at all is reported and passed over.
-    pub fn next(&mut self, problems: &mut Vec<Problem>) -> Option<Component<'t>> {
+    pub fn next(&mut self, problems: &mut Problems) -> Option<Component<'t>> {
         let Self { listed, design, references } = self;
         match listed {
             Listed::Current(nodes) => {
@@ -218,7 +219,7 @@ impl Position<'_> {
 impl Component<'_> {
     /// The component as problems and warnings name it.
     pub fn subject(&self) -> Subject {
-        Subject { id: self.id.to_string(), name: self.name.to_string() }
+        Subject::new(&self.id, &self.name)
     }
 
     /// Where a field stands, or where the component starts when the field is not there.
@@ -265,7 +266,13 @@ impl fmt::Debug for Component<'_> {
 /// design without one as an empty legacy design.)
 ///
 /// `text` is what the tree was read from, if it was: whether it can hold a reference is seen faster there.
-pub fn read<'t>(root: Node<'t>, text: Option<&Text<'t>>, problems: &mut Vec<Problem>) -> Option<Design<'t>> {
+pub fn read<'t>(
+    root: Node<'t>,
+    text: Option<&Text<'t>>,
+    limits: &Limits,
+    budget: &Budget,
+    problems: &mut Problems,
+) -> Option<Design<'t>> {
     let Value::Map(map) = &root.value else {
         problems.push(not_a_design(&root));
         return None;
@@ -286,7 +293,7 @@ pub fn read<'t>(root: Node<'t>, text: Option<&Text<'t>>, problems: &mut Vec<Prob
     };
     let references = match text.is_some_and(reference::is_without) {
         true => reference::References::default(),
-        false => reference::References::collect(&root, !current),
+        false => reference::References::collect(&root, !current, limits, budget),
     };
     let Value::Map(map) = root.value else { return None };
     Some(if current {
@@ -318,6 +325,10 @@ const IDS: Uuid = Uuid::from_u128(0x6f0b_6f3e_7c0d_5a55_9f5e_7a3b_1d0c_42e7);
 pub fn derived_id(design: &str, position: &str) -> String {
     Uuid::new_v5(&IDS, format!("{design}\n{position}").as_bytes()).to_string()
 }
+
+/// The longest id of a component in bytes. Ids are told in every step that depends on the component; this is as long as the
+/// name of any object can be.
+const MOST_ID: usize = 253;
 
 /// Whether an id says nothing: Meshery writes the nil uuid for "none".
 fn is_no_id(id: &str) -> bool {

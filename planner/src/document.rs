@@ -21,14 +21,20 @@ pub use text::{At, Place, Text};
 pub use tree::{Entry, Map, Node, Value};
 pub use write::{entries_to_json, map_to_json, to_json, write_string};
 
+use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
 
-/// Reads JSON or YAML.
+/// Reads JSON or YAML that the operator brings: nothing is drawn from any budget.
+pub fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Problem>) {
+    read_within(text, limits, &Budget::unlimited())
+}
+
+/// Reads JSON or YAML, and draws what that takes from `budget`. When the budget is spent, the answer means nothing.
 ///
 /// What starts like JSON is read as JSON, and as YAML when that fails, because `{a: b}` is YAML too. When neither works,
 /// the JSON reader's complaint is kept, as the text was most likely meant to be JSON. Problems that leave the tree usable
 /// (a key given twice) come beside it, so that they can be reported together with what is wrong further up.
-pub fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Problem>) {
+pub fn read_within<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> (Option<Node<'t>>, Vec<Problem>) {
     if text.len() > limits.bytes {
         let message = format!(
             "the document has {} bytes and the limit is {}; split the design, or raise the limit of the planner",
@@ -37,15 +43,18 @@ pub fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Probl
         );
         return (None, vec![Problem::new(Kind::LimitExceeded, "", At::START, message)]);
     }
+    let taken = budget.taken();
     if !text.looks_like_json() {
-        return match block::read(text, limits) {
-            Some(node) => (Some(node), Vec::new()),
-            None => yaml::read(text, limits),
-        };
+        if let Some(node) = block::read(text, limits, budget) {
+            return (Some(node), Vec::new());
+        }
+        budget.back_to(taken);
+        return yaml::read(text, limits, budget);
     }
-    match json::read(text, limits) {
+    match json::read(text, limits, budget) {
         (None, problems) if problems.iter().all(|problem| problem.kind == Kind::Syntax) => {
-            match yaml::read(text, limits) {
+            budget.back_to(taken);
+            match yaml::read(text, limits, budget) {
                 (None, _) => (None, problems),
                 read => read,
             }

@@ -6,7 +6,7 @@ mod implicit;
 mod names;
 
 pub use implicit::{Candidate, accept};
-pub(crate) use names::nearest;
+pub(crate) use names::Slips;
 pub use names::{Names, NearMisses, Resolution};
 
 /// For every component, those that come before it: sorted, each once.

@@ -5,6 +5,7 @@
 //! every problem there is ([`problem`]). Around it lie the contract ([`convert`]) and gRPC ([`service`]). The planner opens
 //! no connection and sees no cluster.
 
+pub mod budget;
 pub mod convert;
 pub mod design;
 pub mod document;
@@ -17,10 +18,10 @@ pub mod route;
 pub mod service;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
-use switchyard_proto::v1::planner_service_server::PlannerServiceServer;
-use switchyard_service::config::ServeArgs;
+use switchyard_service::config::{self, ByteSize, ServeArgs};
 use switchyard_service::program;
 use switchyard_service::serve::{Drained, Server};
 use switchyard_service::shutdown::Shutdown;
@@ -46,6 +47,16 @@ pub struct Args {
     /// knows one model, kubernetes, which the executor applies itself.
     #[arg(long, env = "SWITCHYARD_REGISTRY", value_name = "PATH")]
     pub registry: Option<PathBuf>,
+
+    /// How long one request may be planned, and how long it may wait for its turn, such as 5s; beyond it is refused.
+    #[arg(long, env = "SWITCHYARD_MAX_PLANNING_TIME", value_name = "DURATION", default_value = "5s", value_parser = config::duration)]
+    pub max_planning_time: Duration,
+
+    /// Memory that all requests together may take, in bytes or with a unit such as 1GiB.
+    ///
+    /// One request may take 64 MB and 30 bytes for each of its own, and never more than half of this.
+    #[arg(long, env = "SWITCHYARD_MAX_PLANNING_MEMORY", value_name = "BYTES", default_value = "1GiB", value_parser = config::byte_size)]
+    pub max_planning_memory: ByteSize,
 }
 
 impl AsRef<ServeArgs> for Args {
@@ -56,7 +67,7 @@ impl AsRef<ServeArgs> for Args {
 
 /// Serves on `listener` until `shutdown`, then drains.
 pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Result<Drained, program::Error> {
-    let Args { serve, registry } = args;
+    let Args { serve, registry, max_planning_time, max_planning_memory } = args;
     let watch = match registry {
         Some(path) => Some(Watch::start(path).map_err(|error| program::Error::usage(watch::chain(&error)))?),
         None => None,
@@ -66,10 +77,10 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         None => Shared::new(Registry::builtin()),
     };
     let limit = serve.max_message_bytes();
-    let planner = service::Planner::new(shared, Limits::for_bytes(limit));
-    let server = Server::new(&serve, shutdown)
-        .add(PlannerServiceServer::new(planner).max_decoding_message_size(limit))
-        .serve(listener);
+    let bounds =
+        service::Bounds { limits: Limits::for_bytes(limit), memory: max_planning_memory.0, time: max_planning_time };
+    let planner = service::Planner::new(shared, bounds);
+    let server = Server::new(&serve, shutdown).add(service::Door::new(planner, limit)).serve(listener);
     match watch {
         None => Ok(server.await?),
         Some(watch) => tokio::select! {

@@ -13,8 +13,9 @@ pub use name::{Chosen, choose, is_label};
 
 use std::borrow::Cow;
 
+use crate::budget::{Budget, Spent};
 use crate::design::{Component, Position};
-use crate::document::{At, Entry, Map, Node, Value, entries_to_json, map_to_json};
+use crate::document::{At, Entry, Map, Node, Value, entries_to_json};
 
 /// What makes two objects the same object (D15): the API version plays no part, and neither does the namespace of kinds
 /// that are known to have none.
@@ -78,7 +79,8 @@ pub fn object<'a>(
     name: Cow<'a, str>,
     namespace: Option<Cow<'a, str>>,
     marks: &'a Marks,
-) -> String {
+    budget: &Budget,
+) -> Result<String, Spent> {
     let Component { api_version, kind, mut configuration, id, .. } = component;
     let given = configuration.remove("metadata").map(|node| node.value);
     let mut metadata = Map::with_capacity(6);
@@ -97,12 +99,12 @@ pub fn object<'a>(
         ("metadata", Node::new(At::START, Value::Map(metadata))),
     ];
     let head = head.map(|(key, node)| Entry { key: Cow::Borrowed(key), node });
-    entries_to_json(head.iter().chain(configuration.iter()))
+    entries_to_json(head.iter().chain(configuration.iter()), budget)
 }
 
 /// What an adapter gets: the component in the shape of the current generation, with marks, as JSON. The component is used
 /// up. Legacy components are converted as Meshery does it; traits that are no drawing are kept beside.
-pub fn declaration<'a>(component: Component<'a>, marks: &'a Marks) -> String {
+pub fn declaration<'a>(component: Component<'a>, marks: &'a Marks, budget: &Budget) -> Result<String, Spent> {
     let Component { position, id, name, kind, api_version, model, model_version, mut configuration, rest, .. } =
         component;
     marks.put(configuration.map_mut("metadata"), id.clone());
@@ -130,7 +132,7 @@ pub fn declaration<'a>(component: Component<'a>, marks: &'a Marks) -> String {
     definition.set("kind", text(kind));
     definition.set("version", text(api_version));
     map.set("configuration", configuration);
-    map_to_json(&map)
+    entries_to_json(map.iter(), budget)
 }
 
 #[cfg(test)]

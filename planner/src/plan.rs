@@ -5,13 +5,16 @@
 mod draft;
 mod order;
 mod steps;
+mod warnings;
 
 use std::fmt;
 
+use self::warnings::Warnings;
+use crate::budget::{Budget, Spent};
 use crate::design::{self, Design};
 use crate::document::{self, At, Limits, Node, Text, Value};
 use crate::manifest::Marks;
-use crate::problem::{self, Problem};
+use crate::problem::{self, Kind, Problem, Problems};
 use crate::registry::{Chart, Layers};
 use crate::route::{Route, Unusable};
 
@@ -196,14 +199,19 @@ pub enum Refusal {
     /// The design is wrong. Addresses that are not usable either are told with it.
     #[error("the design has {} problem(s)", .problems.len())]
     Design {
-        /// Every problem, in document order.
+        /// Every problem, in document order, but for those that nobody could read any more.
         problems: Vec<Problem>,
+        /// How many more there are.
+        left_out: usize,
         /// Every address that is not usable.
         addresses: Vec<BadAddress>,
     },
     /// The design is right, and registrants of its models have addresses that cannot be dialled (S17).
     #[error("{} registrant address(es) cannot be used", .0.len())]
     Addresses(Vec<BadAddress>),
+    /// Planning takes more than it may, or was stopped.
+    #[error(transparent)]
+    Spent(#[from] Spent),
 }
 
 /// A registrant's address that cannot be dialled, and a model that needs it.
@@ -215,22 +223,37 @@ pub struct BadAddress {
     pub unusable: Unusable,
 }
 
-/// Plans a design.
+/// Plans a design, with a budget of its own.
 pub fn plan(request: Request<'_>, registries: Layers<'_>) -> Result<Plan, Refusal> {
+    let bytes = match &request.source {
+        Source::Text(text) => text.len(),
+        Source::Tree(_) => request.limits.bytes,
+    };
+    plan_within(request, registries, &Budget::of_document(bytes))
+}
+
+/// Plans a design within a budget.
+///
+/// # Errors
+///
+/// When the design is wrong, when an address cannot be used, or when the budget is spent, whatever else is to be said.
+pub fn plan_within(request: Request<'_>, registries: Layers<'_>, budget: &Budget) -> Result<Plan, Refusal> {
     let Request { source, operation, dry_run, clusters, charts, default_namespace, limits } = request;
-    let wishes = Wishes { operation, dry_run, clusters, charts, default_namespace };
+    let wishes = Wishes { operation, dry_run, clusters, charts, default_namespace, limits };
     match source {
-        Source::Tree(node) => planned(Some(node), Vec::new(), None, wishes, registries),
+        Source::Tree(node) => planned(Some(node), Vec::new(), None, wishes, registries, budget),
         Source::Text(source) => {
             let text = Text::new(source);
-            let (node, problems) = document::read(text, &limits);
+            let (node, problems) = document::read_within(text, &limits, budget);
             let Some(inner) = node.as_ref().and_then(wrapped) else {
-                return planned(node, problems, Some(text), wishes, registries);
+                return planned(node, problems, Some(text), wishes, registries, budget);
             };
+            budget.spend(3 * inner.len())?;
+            drop((node, problems));
             // Lines and columns are those of the design's own text, which is what its author sees.
             let text = Text::new(&inner);
-            let (node, problems) = document::read(text, &limits);
-            planned(node, problems, Some(text), wishes, registries)
+            let (node, problems) = document::read_within(text, &limits, budget);
+            planned(node, problems, Some(text), wishes, registries, budget)
         }
     }
 }
@@ -241,6 +264,7 @@ struct Wishes {
     clusters: Vec<String>,
     charts: bool,
     default_namespace: String,
+    limits: Limits,
 }
 
 /// The text of a design inside what Meshery wraps around it: a deploy request, a stored design, an upsert.
@@ -260,28 +284,39 @@ fn wrapped(node: &Node<'_>) -> Option<String> {
 
 fn planned(
     node: Option<Node<'_>>,
-    mut problems: Vec<Problem>,
+    problems: Vec<Problem>,
     text: Option<Text<'_>>,
     wishes: Wishes,
     registries: Layers<'_>,
+    budget: &Budget,
 ) -> Result<Plan, Refusal> {
-    let design = node.and_then(|node| design::read(node, text.as_ref(), &mut problems));
-    let refused = |mut problems: Vec<Problem>, addresses| {
+    budget.check()?;
+    let mut problems = Problems::from(problems);
+    let design = node.and_then(|node| design::read(node, text.as_ref(), &wishes.limits, budget, &mut problems));
+    budget.check()?;
+    let refused = |problems: Problems, addresses| {
+        let (mut problems, left_out) = problems.into_parts();
         problem::settle(&mut problems, text.as_ref());
-        Err(Refusal::Design { problems, addresses })
+        Err(Refusal::Design { problems, left_out, addresses })
     };
     let Some(design) = design else { return refused(problems, Vec::new()) };
 
-    let mut warnings = Vec::new();
+    let mut warnings = Warnings::default();
     let Design { id, name, version, components, ignored } = design;
+    for (field, text) in [("name", &name), ("version", &version)] {
+        if text.len() > MOST_TEXT {
+            let message = format!("the design's {field} has {} bytes and the limit is {MOST_TEXT}", text.len());
+            problems.push(Problem::new(Kind::LimitExceeded, field, At::START, message));
+        }
+    }
     let marks = marks(&id, &name, &version, &mut warnings);
     if let Some(design::Ignored { field, count }) = ignored {
         let message = format!("the design has components in two shapes; the {count} under `{field}` are not looked at");
-        warnings.push(Warning::of_design(field, Code::ComponentsIgnored, message));
+        warnings.add(|| Warning::of_design(field, Code::ComponentsIgnored, message));
     }
     let mut drafts = draft::Drafts::default();
-    drafts.take(components, registries, &wishes.default_namespace, &mut problems, &mut warnings);
-    let edges = order::edges(&drafts, &mut problems, &mut warnings);
+    drafts.take(components, registries, &wishes.default_namespace, &mut problems, &mut warnings, budget)?;
+    let edges = order::edges(&drafts, &mut problems, &mut warnings, budget)?;
     let addresses = drafts.bad_addresses();
     if !problems.is_empty() {
         return refused(problems, addresses);
@@ -294,7 +329,8 @@ fn planned(
         drafts.warn_of_charts(&wishes.default_namespace, &mut warnings);
     }
     let set_aside = std::mem::take(&mut drafts.set_aside);
-    let steps = steps::build(drafts, edges, &marks, wishes.operation, wishes.charts);
+    let answer = steps::Answer { operation: wishes.operation, charts: wishes.charts, clusters: &wishes.clusters };
+    let steps = steps::build(drafts, edges, &marks, answer, budget)?;
     Ok(Plan {
         operation: wishes.operation,
         dry_run: wishes.dry_run,
@@ -303,13 +339,13 @@ fn planned(
         design_version: marks.version,
         clusters: wishes.clusters,
         set_aside,
-        warnings: told(warnings),
+        warnings: warnings.told(),
         steps,
     })
 }
 
 /// The marks of a design. Its id must do as a label, and there must be one: objects are found again by it.
-fn marks(id: &str, name: &str, version: &str, warnings: &mut Vec<Warning>) -> Marks {
+fn marks(id: &str, name: &str, version: &str, warnings: &mut Warnings) -> Marks {
     let inner = |b: u8| b.is_ascii_alphanumeric();
     let is_label = !id.is_empty()
         && id.len() <= 63
@@ -331,24 +367,15 @@ fn marks(id: &str, name: &str, version: &str, warnings: &mut Vec<Warning>) -> Ma
                  design like it. Give it an id"
             ),
         };
-        warnings.push(Warning::of_design("id", Code::ValueSuspicious, message));
+        warnings.add(|| Warning::of_design("id", Code::ValueSuspicious, message));
         derived
     };
     Marks { design, version: version.to_owned() }
 }
 
-/// More warnings than this are counted and not told: they travel in one message.
-const MOST_WARNINGS: usize = 1_000;
-
-/// The warnings in document order.
-fn told(mut warnings: Vec<Warning>) -> Vec<Warning> {
-    warnings.sort_by_key(|warning| warning.at);
-    if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
-        warnings.truncate(MOST_WARNINGS);
-        warnings.push(Warning::of_design("", Code::MoreWarnings, format!("{more} more warnings are not told")));
-    }
-    warnings
-}
+/// The longest name and version of a design in bytes. The version stands on every object; the longest that people give
+/// names have a few hundred.
+const MOST_TEXT: usize = 1_024;
 
 impl Warning {
     fn of_design(field: &str, code: Code, message: String) -> Self {

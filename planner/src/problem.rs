@@ -3,7 +3,11 @@
 //! Messages quote names, kinds and `dependsOn` entries, because a person needs them to find the mistake. They never quote
 //! a value out of `configuration` (D25).
 
+mod found;
+
 use std::fmt;
+
+pub use found::Problems;
 
 use crate::document::{At, Place, Text};
 
@@ -109,6 +113,31 @@ pub struct Subject {
     pub id: String,
     /// The component's name; may be empty.
     pub name: String,
+}
+
+impl Subject {
+    /// A component, its id and name shortened when they are longer than any that Kubernetes takes.
+    pub fn new(id: &str, name: &str) -> Self {
+        Self { id: cut(id, MOST_NAME).into(), name: cut(name, MOST_NAME).into() }
+    }
+}
+
+/// The longest name of an object.
+const MOST_NAME: usize = 253;
+
+/// The first `most` bytes of a text, or a little less so that no character is cut.
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A name as it is, shortened when it is longer than anyone reads.
+pub fn shortened(name: &str) -> String {
+    let short = cut(name, MOST_NAME);
+    if short.len() == name.len() { name.into() } else { format!("{short}…") }
 }
 
 /// Where the first of two things stands that cannot both be there.

@@ -71,8 +71,18 @@ pub struct Model {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Registry {
     registrants: Vec<Registrant>,
-    models: HashMap<String, Vec<Model>>,
+    models: HashMap<String, Versions>,
     default: Option<usize>,
+}
+
+/// The entries of one model. Each is found in one look-up, however many versions are listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Versions {
+    entries: Vec<Model>,
+    /// Where each version is, once there are more than a few.
+    places: HashMap<String, usize>,
+    /// Whether the entries have different registrants.
+    divided: bool,
 }
 
 /// Why entries make no registry.
@@ -102,7 +112,7 @@ impl Registry {
         let model = Model { version: String::new(), registrant: Some(0), chart: None, is_annotation: false };
         Self {
             registrants: vec![registrant],
-            models: HashMap::from([("kubernetes".into(), vec![model])]),
+            models: HashMap::from([("kubernetes".into(), Versions::from_iter([model]))]),
             default: None,
         }
     }
@@ -157,7 +167,7 @@ impl Registry {
                 return Err(Error { field: field("chart.url"), message });
             }
             let entries = registry.models.entry(name.clone()).or_default();
-            if entries.iter().any(|entry| entry.version == version) {
+            if entries.find(&version).is_some() {
                 let version = if version.is_empty() { "without a version".into() } else { quoted(&version) };
                 let message = format!("model {} {version} is listed twice; keep one of the two", quoted(&name));
                 return Err(Error { field: field("name"), message });
@@ -173,19 +183,15 @@ impl Registry {
 
     /// How many registrants and models there are, for a log line.
     pub fn size(&self) -> (usize, usize) {
-        (self.registrants.len(), self.models.values().map(Vec::len).sum())
+        (self.registrants.len(), self.models.values().map(|versions| versions.entries.len()).sum())
     }
 
     /// The entry of a model: the exact version, else the one without a version, else any when all have one registrant
     /// (D2).
     fn model(&self, name: &str, version: &str) -> Option<&Model> {
-        let entries = self.models.get(name)?;
-        let of = |version: &str| entries.iter().find(|entry| entry.version == version);
-        if let Some(entry) = of(version).or_else(|| of("")) {
-            return Some(entry);
-        }
-        let first = entries.first()?;
-        entries.iter().all(|entry| entry.registrant == first.registrant).then_some(first)
+        let versions = self.models.get(name)?;
+        let exact = versions.find(version).or_else(|| versions.find(""));
+        exact.map(|index| &versions.entries[index]).or_else(|| versions.entries.first().filter(|_| !versions.divided))
     }
 
     fn registrant(&self, index: Option<usize>) -> Option<&Registrant> {
@@ -193,7 +199,57 @@ impl Registry {
     }
 }
 
+impl Chart {
+    /// How many bytes its texts have: every step that needs it names it.
+    pub fn bytes(&self) -> usize {
+        self.url.len() + self.version.len() + self.namespace.len()
+    }
+}
+
+impl Versions {
+    const FEW: usize = 8;
+
+    /// Where the entry of a version is.
+    fn find(&self, version: &str) -> Option<usize> {
+        match self.entries.len() {
+            0..=Self::FEW => self.entries.iter().position(|entry| entry.version == version),
+            _ => self.places.get(version).copied(),
+        }
+    }
+
+    /// Adds an entry of a version that is not there.
+    fn push(&mut self, model: Model) {
+        self.divided |= self.entries.first().is_some_and(|first| first.registrant != model.registrant);
+        self.entries.push(model);
+        let new = match self.entries.len() - 1 {
+            0..Self::FEW => return,
+            Self::FEW => 0,
+            last => last,
+        };
+        self.places.extend(self.entries[new..].iter().map(|entry| entry.version.clone()).zip(new..));
+    }
+
+    /// Puts another entry of the same version in the place of one.
+    fn replace(&mut self, index: usize, model: Model) {
+        self.entries[index] = model;
+        self.divided = self.entries.iter().any(|entry| entry.registrant != self.entries[0].registrant);
+    }
+}
+
+impl FromIterator<Model> for Versions {
+    fn from_iter<T: IntoIterator<Item = Model>>(models: T) -> Self {
+        let mut versions = Self::default();
+        models.into_iter().for_each(|model| versions.push(model));
+        versions
+    }
+}
+
 impl Registrant {
+    /// How many bytes its texts have: every step names it.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.kind.len() + self.address.bytes()
+    }
+
     /// A registrant that is not reached through an adapter.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), kind: String::new(), address: Address::None, protocol: Protocol::Auto }
@@ -227,19 +283,41 @@ impl<'r> Layers<'r> {
     }
 
     /// The versions of a model that are listed, when none of them could be chosen.
-    pub fn versions(self, name: &str) -> Vec<&'r str> {
-        let entries = self.each().filter_map(|registry| registry.models.get(name)).flatten();
-        entries.map(|entry| entry.version.as_str()).collect()
+    pub fn versions(self, name: &str) -> impl Iterator<Item = &'r str> {
+        let versions = self.request.into_iter().chain([self.own]).filter_map(move |registry| registry.models.get(name));
+        versions.flat_map(|versions| &versions.entries).map(|entry| entry.version.as_str())
     }
 
+    /// Starts a search for models that were meant.
+    pub fn near_misses(self) -> NearMisses<'r> {
+        NearMisses { registries: self, search: None, found: HashMap::new() }
+    }
+}
+
+/// Finds the model that was most likely meant, once for each wrong name.
+pub struct NearMisses<'r> {
+    /// Where models are looked for.
+    pub registries: Layers<'r>,
+    search: Option<graph::Slips<'r>>,
+    found: HashMap<String, Option<&'r str>>,
+}
+
+impl<'r> NearMisses<'r> {
     /// A model of nearly this name.
-    pub fn near_miss(self, name: &str) -> Option<&'r str> {
-        let mut names: Vec<&str> =
-            self.each().flat_map(|registry| registry.models.keys()).map(String::as_str).collect();
-        names.sort_unstable();
-        let folded = name.trim().to_lowercase();
-        let same = names.iter().find(|candidate| candidate.to_lowercase() == folded).copied();
-        same.or_else(|| graph::nearest(name, names, &mut 0))
+    pub fn find(&mut self, wrong: &str) -> Option<&'r str> {
+        if let Some(found) = self.found.get(wrong) {
+            return *found;
+        }
+        let search = self.search.get_or_insert_with(|| {
+            let mut names: Vec<&str> =
+                self.registries.each().flat_map(|registry| registry.models.keys()).map(String::as_str).collect();
+            names.sort_unstable();
+            names.dedup();
+            graph::Slips::new(names)
+        });
+        let found = search.find(wrong);
+        self.found.insert(wrong.to_owned(), found);
+        found
     }
 }
 

@@ -1,7 +1,7 @@
 //! Component + registrant -> direct or adapter, or why neither (S1, S2, S3, S6).
 
 use crate::problem::quoted;
-use crate::registry::{Address, Layers, Protocol, Registrant};
+use crate::registry::{Address, NearMisses, Protocol, Registrant};
 
 /// Who carries a component out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,14 +49,13 @@ impl Route {
 }
 
 /// Why a model leads to no registrant, and what to do (S6).
-pub fn no_registrant(registries: Layers<'_>, model: &str, version: &str) -> String {
+pub fn no_registrant(near: &mut NearMisses<'_>, model: &str, version: &str) -> String {
     if model.is_empty() {
         return "it names no model, so no registrant stands behind it; give it a `model`".into();
     }
     let model_quoted = quoted(model);
-    let versions = registries.versions(model);
-    if !versions.is_empty() {
-        let listed: Vec<_> = versions.iter().take(5).map(|version| quoted(version)).collect();
+    let listed: Vec<_> = near.registries.versions(model).take(5).map(quoted).collect();
+    if !listed.is_empty() {
         return format!(
             "no registrant stands behind model {model_quoted} version {}; the registry lists {} under different \
              registrants, so the version must be one of them",
@@ -64,7 +63,7 @@ pub fn no_registrant(registries: Layers<'_>, model: &str, version: &str) -> Stri
             listed.join(", ")
         );
     }
-    match registries.near_miss(model) {
+    match near.find(model) {
         Some(near) => format!(
             "no registrant stands behind model {model_quoted}; did you mean {}? Otherwise add the model to the registry",
             quoted(near)

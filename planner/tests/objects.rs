@@ -247,7 +247,7 @@ fn an_unusable_address_refuses_a_run_and_warns_a_dry_one() {
     // A design that is wrong as well hears of both.
     let both = design([of_model(dependent("a", &["nobody"]), "istio")]);
     assert!(
-        matches!(with(&own, &both), Err(Refusal::Design { problems, addresses }) if problems.len() == 1 && addresses.len() == 1)
+        matches!(with(&own, &both), Err(Refusal::Design { problems, addresses, .. }) if problems.len() == 1 && addresses.len() == 1)
     );
 }
 
@@ -544,4 +544,24 @@ fn a_document_as_deep_as_may_be_fits_a_small_stack() {
         assert!(object["spec"][0]["spacedkey"][0]["spacedkey"].is_array());
     };
     std::thread::Builder::new().stack_size(256 << 10).spawn(plan).unwrap().join().unwrap();
+}
+
+#[test]
+fn an_id_has_a_limit() {
+    let with_id = |bytes: usize| {
+        let mut component = component("a");
+        component["id"] = json!("i".repeat(bytes));
+        design([component])
+    };
+    assert_eq!(plan(&with_id(253)).steps[0].id.len(), 253);
+    assert_eq!(told(&with_id(254)), ["LIMIT_EXCEEDED components[0].id"]);
+    let legacy =
+        format!("name: x\nservices:\n  a: {{type: Pod, apiVersion: v1, model: kubernetes, id: {}}}\n", "i".repeat(254));
+    assert_eq!(told(&legacy), ["LIMIT_EXCEEDED services.a.id"]);
+}
+
+#[test]
+fn name_and_version_of_a_design_have_a_limit() {
+    let text = design([component("a")]).replace("\"0.0.3\"", &format!("\"{}\"", "v".repeat(1_025)));
+    assert_eq!(told(&text), ["LIMIT_EXCEEDED version"]);
 }

@@ -255,3 +255,14 @@ fn a_chain_of_100_000_components_is_planned_on_a_small_stack() {
     };
     std::thread::Builder::new().stack_size(256 << 10).spawn(plan).unwrap().join().unwrap();
 }
+
+#[test]
+fn of_several_that_define_one_kind_the_first_decides_order() {
+    let definition = |name: &str| {
+        let spec = json!({"spec": {"group": "ex.io", "names": {"kind": "Widget"}}});
+        configured(kind(component(name), "apiextensions.k8s.io/v1", "CustomResourceDefinition"), spec)
+    };
+    let widget = kind(component("w"), "ex.io/v1", "Widget");
+    let plan = plan(&design([definition("b"), definition("a"), widget]));
+    assert_eq!(edges(&plan), ["b", "a", "w ~ b"]);
+}

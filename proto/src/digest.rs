@@ -24,9 +24,10 @@ impl PlanDigest {
         digest
     }
 
-    /// Goes on with the next step.
-    pub fn step(&mut self, step: &PlanStep) {
+    /// Goes on with the next step, and answers how many bytes it has when it is sent.
+    pub fn step(&mut self, step: &PlanStep) -> usize {
         self.message(step);
+        self.buffer.len()
     }
 
     /// Ends, and answers the plan's id: 64 lower-case hex digits.

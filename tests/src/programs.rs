@@ -110,6 +110,10 @@ impl Preparation {
                 command.env_remove(&key);
             }
         }
+        if program == Program::Planner && cfg!(debug_assertions) {
+            // Unoptimised code on a busy machine gets more time than the default.
+            command.env("SWITCHYARD_MAX_PLANNING_TIME", "2m");
+        }
         command.args(["--listen", "127.0.0.1:0", "--port-file"]).arg(&port_file).args(arguments).envs(environment);
         let mut process = Process::start(name, &command, &folder.path().join("log"))?;
         let deadline = Instant::now() + START;

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::fields::{Reader, first};
 use super::reference::References;
-use super::{Component, Components, Design, Field, Ignored, Listed, Places, Position, derived_id, is_no_id};
+use super::{Component, Components, Design, Field, Ignored, Listed, MOST_ID, Places, Position, derived_id, is_no_id};
 use crate::document::{At, Map, Node, Path, Value};
-use crate::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem, Problems};
 
-pub(super) fn read<'t>(mut map: Map<'t>, references: References, problems: &mut Vec<Problem>) -> Design<'t> {
+pub(super) fn read<'t>(mut map: Map<'t>, references: References, problems: &mut Problems) -> Design<'t> {
     let components = map.remove("components");
     let mut top = |key: &'static str| {
         let mut text = Cow::Borrowed("");
@@ -47,7 +47,7 @@ pub(super) fn component<'t>(
     index: usize,
     design: &str,
     references: &References,
-    problems: &mut Vec<Problem>,
+    problems: &mut Problems,
 ) -> Option<Component<'t>> {
     let position = Position::Current(index);
     let at = node.at;
@@ -58,14 +58,16 @@ pub(super) fn component<'t>(
         return None;
     };
     let plain = |key| map.get(key).and_then(super::fields::scalar).unwrap_or_default();
-    let id = match plain("id") {
-        id if is_no_id(&id) => Cow::Owned(derived_id(design, &position.path().to_string())),
+    let given = plain("id");
+    let id = match given.clone() {
+        id if is_no_id(&id) || id.len() > MOST_ID => Cow::Owned(derived_id(design, &position.path().to_string())),
         id => id,
     };
     let mut reader = Reader { references, id: id.clone(), name: plain("displayName"), problems };
 
     // Only the types are of interest; the values were needed above, to name the component.
     reader.text(map.get("id"), || position.field(Field::Id));
+    reader.id_length(&given, map.get("id"), || position.field(Field::Id));
     let name = reader.text(map.get("displayName"), || position.field(Field::Name));
     let metadata = nested(&mut reader, &map, "metadata", &position);
     let annotation = reader.flag(metadata.and_then(|m| m.get("isAnnotation")), || position.field(Field::Annotation));

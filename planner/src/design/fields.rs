@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::Dependency;
 use super::keys::{self, Clash};
 use super::reference::References;
+use super::{Dependency, MOST_ID};
 use crate::document::{At, Map, Node, Path, Value};
-use crate::problem::{Earlier, Kind, Problem, Subject};
+use crate::problem::{Kind, Problem, Problems, Subject};
 
 /// Where fields are read from: the component, for its problems, and the document's references.
 pub(super) struct Reader<'r> {
@@ -14,14 +14,13 @@ pub(super) struct Reader<'r> {
     /// The component's id and name, made a subject only when there is something to report.
     pub(super) id: Cow<'r, str>,
     pub(super) name: Cow<'r, str>,
-    pub(super) problems: &'r mut Vec<Problem>,
+    pub(super) problems: &'r mut Problems,
 }
 
 impl Reader<'_> {
     /// Reports a problem of the component.
     pub(super) fn report(&mut self, kind: Kind, field: impl Into<String>, at: At, message: impl Into<String>) {
-        let subject = Subject { id: self.id.to_string(), name: self.name.to_string() };
-        self.problems.push(Problem::new(kind, field, at, message).of(subject));
+        self.problems.push(Problem::new(kind, field, at, message).of(Subject::new(&self.id, &self.name)));
     }
 
     /// Text, with references resolved. A number or boolean counts as its text, as it does to Meshery's YAML reader.
@@ -40,11 +39,20 @@ impl Reader<'_> {
     pub(super) fn resolved<'t>(&mut self, text: Cow<'t, str>, at: At, path: impl FnOnce() -> Path) -> Cow<'t, str> {
         match self.references.get(&text) {
             None => text,
-            Some(Ok(resolved)) => Cow::Owned(resolved.clone()),
+            Some(Ok(resolved)) => Cow::Owned(resolved.to_owned()),
             Some(Err(why)) => {
-                self.report(Kind::UnresolvedReference, path(), at, why.clone());
+                let Self { id, name, problems, .. } = self;
+                problems.add(|| Problem::new(why.kind(), path(), at, why.message()).of(Subject::new(id, name)));
                 Cow::Borrowed("")
             }
+        }
+    }
+
+    /// Reports an id that is too long. The component goes by one that is derived from its position.
+    pub(super) fn id_length(&mut self, id: &str, node: Option<&Node<'_>>, path: impl FnOnce() -> Path) {
+        if id.len() > MOST_ID {
+            let message = format!("the id has {} bytes and the limit for an id is {MOST_ID}", id.len());
+            self.report(Kind::LimitExceeded, path(), node.map_or(At::START, |node| node.at), message);
         }
     }
 
@@ -75,16 +83,17 @@ impl Reader<'_> {
 
     /// Puts keys together that were broken up with spaces, and reports where that makes two keys one.
     pub(super) fn tidy(&mut self, configuration: &mut Map<'_>, kind: &str, path: impl Fn() -> Path) {
-        for Clash { path: below, key, at, earlier } in keys::tidy(configuration, kind) {
-            let message = format!(
-                "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
-                crate::problem::quoted(&key)
-            );
-            self.report(Kind::DuplicateKey, path().join(&below.to_string()), at, message);
-            if let Some(problem) = self.problems.last_mut() {
-                problem.earlier = Some(Earlier { at: earlier, place: None });
-            }
-        }
+        let Self { id, name, problems, .. } = self;
+        keys::tidy(configuration, kind, &mut |Clash { below, key, at, earlier }| {
+            problems.add(|| {
+                let message = format!(
+                    "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
+                    crate::problem::quoted(key)
+                );
+                let problem = Problem::new(Kind::DuplicateKey, path().join(&below().to_string()), at, message);
+                problem.of(Subject::new(id, name)).repeats(earlier)
+            });
+        });
     }
 
     /// Reports that a value has a type it cannot have. The value itself is not told.
@@ -112,9 +121,9 @@ impl Reader<'_> {
         for (index, item) in list.iter().enumerate() {
             match &item.value {
                 Value::String(text) if !text.is_empty() => {
-                    let failed = self.problems.len();
+                    let failed = self.problems.count();
                     let name = self.resolved(text.clone(), item.at, || path().index(index));
-                    if self.problems.len() == failed {
+                    if self.problems.count() == failed {
                         names.push(Dependency { name, index, at: item.at });
                     }
                 }
@@ -124,8 +133,12 @@ impl Reader<'_> {
                         Value::Number(number) => &*format!("the number {}", crate::problem::quoted(number)),
                         value => value.type_name(),
                     };
-                    let message = format!("`dependsOn` holds {found}; every entry must be the name of a component");
-                    self.report(Kind::InvalidDependency, path().index(index), item.at, message);
+                    let message = || format!("`dependsOn` holds {found}; every entry must be the name of a component");
+                    let Self { id, name, problems, .. } = self;
+                    problems.add(|| {
+                        let problem = Problem::new(Kind::InvalidDependency, path().index(index), item.at, message());
+                        problem.of(Subject::new(id, name))
+                    });
                 }
             }
         }

@@ -10,12 +10,11 @@ use std::borrow::Cow;
 use crate::document::{At, Entry, Map, Node, Path, Value};
 
 /// Two keys of one map that are the same once their spaces are gone.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Clash {
+pub(super) struct Clash<'a> {
     /// Where the second would stand, from the configuration down.
-    pub(super) path: Path,
+    pub(super) below: &'a dyn Fn() -> Path,
     /// The key without spaces.
-    pub(super) key: String,
+    pub(super) key: &'a str,
     /// Where the value of the second stands.
     pub(super) at: At,
     /// Where the value of the first stands.
@@ -52,14 +51,15 @@ impl Trail<'_> {
     }
 }
 
-/// Removes spaces from the keys of a configuration. Answers where that makes two keys one; the first is kept.
-pub(super) fn tidy(configuration: &mut Map<'_>, kind: &str) -> Vec<Clash> {
-    let mut clashes = Vec::new();
-    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), None, &mut clashes);
-    clashes
+/// Who is told of clashes.
+type Told<'a> = &'a mut dyn FnMut(Clash<'_>);
+
+/// Removes spaces from the keys of a configuration. Tells where that makes two keys one; the first is kept.
+pub(super) fn tidy(configuration: &mut Map<'_>, kind: &str, clashes: Told<'_>) {
+    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), None, clashes);
 }
 
-fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, clashes: &mut Vec<Clash>) {
+fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, clashes: Told<'_>) {
     if map.iter().any(|entry| entry.key.contains(' ')) {
         join_keys(map, trail, clashes);
     }
@@ -71,7 +71,7 @@ fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, 
     }
 }
 
-fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: &mut Vec<Clash>) {
+fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: Told<'_>) {
     match &mut node.value {
         Value::Map(map) => tidy_map(map, false, Some(trail), clashes),
         Value::List(list) => {
@@ -85,7 +85,7 @@ fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: &mut Vec<Clash>) {
     }
 }
 
-fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, clashes: &mut Vec<Clash>) {
+fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, clashes: Told<'_>) {
     let entries = std::mem::take(&mut map.0);
     let mut seen = std::collections::HashMap::with_capacity(entries.len());
     for mut entry in entries {
@@ -93,14 +93,12 @@ fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, clashes: &mut Vec<Cla
             entry.key = joined(&entry.key);
         }
         match seen.get(entry.key.as_ref()) {
-            Some(&earlier) => clashes.push(Clash {
-                path: trail.map(Trail::path).unwrap_or_default().key(&entry.key),
-                key: entry.key.into_owned(),
-                at: entry.node.at,
-                earlier,
-            }),
+            Some(&earlier) => {
+                let below = || trail.map(Trail::path).unwrap_or_default().key(&entry.key);
+                clashes(Clash { below: &below, key: &entry.key, at: entry.node.at, earlier });
+            }
             None => {
-                seen.insert(entry.key.to_string(), entry.node.at);
+                seen.insert(entry.key.clone(), entry.node.at);
                 map.0.push(entry);
             }
         }
@@ -130,10 +128,11 @@ mod tests {
     use super::*;
     use crate::document::{Limits, Text, map_to_json, read};
 
-    fn tidied(kind: &str, json: &str) -> (String, Vec<Clash>) {
+    fn tidied(kind: &str, json: &str) -> (String, Vec<String>) {
         let (node, _) = read(Text::new(json), &Limits::default());
         let Some(Node { value: Value::Map(mut map), .. }) = node else { panic!("a map") };
-        let clashes = tidy(&mut map, kind);
+        let mut clashes = Vec::new();
+        tidy(&mut map, kind, &mut |clash| clashes.push((clash.below)().to_string()));
         (map_to_json(&map), clashes)
     }
 
@@ -165,6 +164,6 @@ mod tests {
     fn two_keys_that_become_one_are_told() {
         let (json, clashes) = tidied("Pod", r#"{"spec":{"a b":1,"ab":2}}"#);
         assert_eq!(json, r#"{"spec":{"ab":1}}"#);
-        assert_eq!(clashes[0].path.to_string(), "spec.ab");
+        assert_eq!(clashes, ["spec.ab"]);
     }
 }

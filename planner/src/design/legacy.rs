@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use super::current::resolve;
 use super::fields::{Reader, first, scalar};
 use super::reference::References;
-use super::{Component, Components, Design, Field, Ignored, Listed, Places, Position, derived_id, is_no_id};
+use super::{Component, Components, Design, Field, Ignored, Listed, MOST_ID, Places, Position, derived_id, is_no_id};
 use crate::document::{At, Entry, Map, Node, Value};
-use crate::problem::{Kind, Problem, Subject};
+use crate::problem::{Kind, Problem, Problems, Subject};
 
-pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: References, problems: &mut Vec<Problem>) -> Design<'t> {
+pub(super) fn read<'t>(mut map: Map<'t>, at: At, references: References, problems: &mut Problems) -> Design<'t> {
     let text = |key| map.get(key).and_then(scalar).unwrap_or_default();
     let (id, name, version) = (text("patternID"), text("name"), text("version"));
     let id = if is_no_id(&id) { text("id") } else { id };
@@ -38,7 +38,7 @@ pub(super) fn component<'t>(
     Entry { key, node }: Entry<'t>,
     design: &str,
     references: &References,
-    problems: &mut Vec<Problem>,
+    problems: &mut Problems,
 ) -> Option<Component<'t>> {
     let position = Position::Legacy(key.clone());
     let at = node.at;
@@ -47,17 +47,17 @@ pub(super) fn component<'t>(
         let message = format!("`{path}` is {}; a service must be a map", node.value.type_name());
         problems.push(
             Problem::new(Kind::WrongType, path, at, message)
-                .of(Subject { id: derived_id(design, &position.path().to_string()), name: key.into_owned() }),
+                .of(Subject::new(&derived_id(design, &position.path().to_string()), &key)),
         );
         return None;
     };
     let drawing = map.get("traits").and_then(|traits| traits.get(&["meshmap"]));
     let drawn_id = drawing.and_then(|drawing| drawing.get(&["id"])).and_then(Node::as_str);
     let drawn_id = drawn_id.filter(|id| uuid::Uuid::try_parse(id).is_ok() && !is_no_id(id)).map(str::to_owned);
-    let given_id = || map.get("id").and_then(scalar).filter(|id| !is_no_id(id));
+    let given_id = map.get("id").and_then(scalar).filter(|id| drawn_id.is_none() && !is_no_id(id));
     let id = drawn_id
         .map(Cow::Owned)
-        .or_else(given_id)
+        .or_else(|| given_id.clone().filter(|id| id.len() <= MOST_ID))
         .unwrap_or_else(|| Cow::Owned(derived_id(design, &position.path().to_string())));
     let name = match map.get("name").and_then(scalar) {
         Some(name) if !name.is_empty() => name,
@@ -70,6 +70,7 @@ pub(super) fn component<'t>(
     };
 
     reader.text(map.get("id"), path("id"));
+    reader.id_length(given_id.as_deref().unwrap_or_default(), map.get("id"), path("id"));
     reader.text(map.get("name"), path("name"));
     let drawing = drawing.filter(|drawing| !drawing.is_null());
     if let Some(drawing) = drawing.filter(|drawing| drawing.as_map().is_none()) {

@@ -3,11 +3,15 @@
 //! The path goes by position in the whole document as it was written, so every reference is looked up before anything is
 //! read, moved or set aside (D5). In legacy files it may start at the services. A key with dots is put in brackets:
 //! `$(#ref.services.[a.b].name)`.
+//!
+//! What references add to a document counts against the same limit as what YAML aliases add.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
-use crate::document::{Node, Text, Value};
-use crate::problem::quoted;
+use crate::budget::Budget;
+use crate::document::{Limits, Map, Node, Text, Value};
+use crate::problem::{Kind, quoted};
 
 const REF: &str = "$(#ref.";
 const USE: &str = "$(#use ";
@@ -18,105 +22,220 @@ pub(super) fn is_without(text: &Text<'_>) -> bool {
     !(text.contains("$(#") || text.contains("\\") && escaped())
 }
 
-/// All references of a document, looked up.
+/// All references of a document, looked up, by their paths.
 #[derive(Default)]
-pub(super) struct References(HashMap<String, Result<String, String>>);
+pub(super) struct References {
+    found: HashMap<String, Result<String, Dead>>,
+    /// Whether any string looks as if it referred to something.
+    any: bool,
+    /// What references may still add to the document.
+    left: Cell<usize>,
+    limit: usize,
+}
+
+/// What is at the end of a path that leads to no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dead {
+    /// Another reference.
+    Reference,
+    /// Something else, of this type.
+    Other(&'static str),
+    /// Nothing.
+    Nothing,
+}
+
+/// Why a string cannot be replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unresolved<'a> {
+    /// It asks for another document.
+    Import,
+    /// Its path leads nowhere.
+    Dead(&'a str, Dead),
+    /// With it, references would add more than they may.
+    TooMuch(usize),
+}
+
+impl Unresolved<'_> {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Import | Self::Dead(..) => Kind::UnresolvedReference,
+            Self::TooMuch(_) => Kind::LimitExceeded,
+        }
+    }
+
+    /// The sentence for a person. Only the path is ever quoted: what stands around it may be anything.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Import => "`$(#use …)` is not supported; put what it imports into the design".into(),
+            Self::TooMuch(limit) => format!("references add more than {limit} bytes to the document; write them out"),
+            Self::Dead(path, Dead::Reference) => {
+                format!("reference {} leads to another reference, and those are not followed", quoted(path))
+            }
+            Self::Dead(path, Dead::Other(found)) => {
+                format!("reference {} leads to {found}; it must lead to text", quoted(path))
+            }
+            Self::Dead(path, Dead::Nothing) => format!(
+                "reference {} leads to nothing in this document; the path goes by key and position, such as \
+                 components.0.displayName",
+                quoted(path)
+            ),
+        }
+    }
+}
 
 impl References {
-    /// Looks up every reference in the document.
-    pub(super) fn collect(root: &Node<'_>, legacy: bool) -> Self {
+    /// Looks up every reference in the document. Ends early when the budget is spent.
+    pub(super) fn collect(root: &Node<'_>, legacy: bool, limits: &Limits, budget: &Budget) -> Self {
         let mut found = HashMap::new();
+        let services = legacy.then(|| root.get(&["services"])).flatten();
+        let mut document = Document { root, services, maps: HashMap::new(), budget };
+        let mut left = limits.expanded_bytes.saturating_sub(budget.expanded());
+        let mut any = false;
         let mut todo = vec![root];
         while let Some(node) = todo.pop() {
             match &node.value {
                 Value::String(text) if text.contains("$(#") => {
-                    if let Some(looked_up) = look_up(root, text, legacy) {
-                        found.entry(text.to_string()).or_insert(looked_up);
+                    any = true;
+                    let Some(path) = path(text).filter(|path| !found.contains_key(*path)) else { continue };
+                    if budget.spend(2 * size_of::<(String, Result<String, Dead>)>() + path.len()).is_err() {
+                        break;
                     }
+                    let text = document.look_up(path).map(|text| {
+                        // Many paths may lead to one large text, which is then held as often.
+                        left = left.saturating_sub(text.len());
+                        if left == 0 { String::new() } else { text.to_owned() }
+                    });
+                    found.insert(path.to_owned(), text);
                 }
                 Value::List(list) => todo.extend(list),
                 Value::Map(map) => todo.extend(map.iter().map(|entry| &entry.node)),
                 _ => {}
             }
         }
-        Self(found)
-    }
-
-    /// What `text` refers to, or why that cannot be said; none when it refers to nothing.
-    pub(super) fn get(&self, text: &str) -> Option<&Result<String, String>> {
-        if self.0.is_empty() { None } else { self.0.get(text) }
-    }
-
-    /// Whether the document holds no reference.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// The text that a string refers to. Only the path is ever quoted: what stands around it may be anything.
-fn look_up(root: &Node<'_>, text: &str, legacy: bool) -> Option<Result<String, String>> {
-    if text.contains(USE) {
-        return Some(Err("`$(#use …)` is not supported; put what it imports into the design".into()));
-    }
-    let path = &text[text.find(REF)? + REF.len()..];
-    // Greedy, as in Meshery: up to the last bracket of the string.
-    let path = &path[..path.rfind(')')?];
-    let keys = keys(path);
-    let node = walk(root, &keys)
-        .or_else(|| legacy.then(|| root.get(&["services"])).flatten().and_then(|services| walk(services, &keys)));
-    let result = match node.map(|node| &node.value) {
-        Some(Value::String(found)) if found.contains(REF) || found.contains(USE) => {
-            Err(format!("reference {} leads to another reference, and those are not followed", quoted(path)))
+        // Both what is held here and what is put into the document. When there is no room for it, planning ends.
+        if !found.is_empty() {
+            let _ = budget.spend(2 * limits.expanded_bytes);
         }
-        Some(Value::String(found)) if !(legacy && found.is_empty() && keys.last() == Some(&"name")) => {
-            Ok(found.to_string())
-        }
-        Some(value) if !matches!(value, Value::Null | Value::String(_)) => {
-            Err(format!("reference {} leads to {}; it must lead to text", quoted(path), value.type_name()))
-        }
-        _ => match legacy.then(|| service_key(root, &keys)).flatten() {
-            Some(key) => Ok(key.to_owned()),
-            None => Err(format!(
-                "reference {} leads to nothing in this document; the path goes by key and position, such as \
-                 components.0.displayName",
-                quoted(path)
-            )),
-        },
-    };
-    Some(result)
-}
+        Self { found, any, left: Cell::new(left), limit: limits.expanded_bytes }
+    }
 
-fn walk<'n, 't>(root: &'n Node<'t>, keys: &[&str]) -> Option<&'n Node<'t>> {
-    let mut node = root;
-    for (depth, key) in keys.iter().enumerate() {
-        // What registrants carry is not for anybody's eyes (D25), unless it is the user's own setting.
-        let settings = keys[..depth].iter().any(|key| matches!(*key, "configuration" | "settings"));
-        if *key == "metadata" && !settings && depth > 0 && matches!(keys[depth - 1], "registrant" | "connection") {
+    /// What `text` refers to, or why that cannot be said; none when it refers to nothing. What it refers to is taken to be
+    /// put into the document.
+    pub(super) fn get<'a>(&'a self, text: &'a str) -> Option<Result<&'a str, Unresolved<'a>>> {
+        if !self.any || !text.contains("$(#") {
             return None;
         }
-        node = match &node.value {
-            Value::Map(map) => map.get(key)?,
-            Value::List(list) => list.get(key.parse::<usize>().ok()?)?,
-            _ => return None,
-        };
+        if text.contains(USE) {
+            return Some(Err(Unresolved::Import));
+        }
+        let path = path(text)?;
+        Some(match self.found.get(path)? {
+            Err(dead) => Err(Unresolved::Dead(path, *dead)),
+            Ok(found) => match self.left.get().checked_sub(found.len()).filter(|left| *left > 0) {
+                Some(left) => {
+                    self.left.set(left);
+                    Ok(found)
+                }
+                None => {
+                    self.left.set(0);
+                    Err(Unresolved::TooMuch(self.limit))
+                }
+            },
+        })
     }
-    Some(node)
+
+    /// Whether no string of the document looks like a reference.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.any
+    }
 }
 
-/// A service without a name is called by its key.
-fn service_key<'k>(root: &Node<'_>, keys: &[&'k str]) -> Option<&'k str> {
-    let keys = keys.strip_prefix(&["services"]).unwrap_or(keys);
-    match keys {
-        [key, "name"] => root.get(&["services", key])?.as_map().map(|_| *key),
-        _ => None,
+/// The path in a string that refers to something.
+fn path(text: &str) -> Option<&str> {
+    let path = &text[text.find(REF)? + REF.len()..];
+    // Greedy, as in Meshery: up to the last bracket of the string.
+    Some(&path[..path.rfind(')')?])
+}
+
+/// The document that references lead into.
+struct Document<'n, 't> {
+    root: &'n Node<'t>,
+    /// Where paths of legacy files may start as well.
+    services: Option<&'n Node<'t>>,
+    /// The keys of large maps that were looked into, so that many references into one are no more than as many look-ups.
+    maps: HashMap<*const Map<'t>, HashMap<&'n str, &'n Node<'t>>>,
+    budget: &'n Budget,
+}
+
+impl<'n, 't> Document<'n, 't> {
+    /// The text at a path.
+    fn look_up<'p: 'n>(&mut self, path: &'p str) -> Result<&'n str, Dead> {
+        let keys = keys(path);
+        let node =
+            self.walk(self.root, &keys).or_else(|| self.services.and_then(|services| self.walk(services, &keys)));
+        match node.map(|node| &node.value) {
+            Some(Value::String(found)) if found.contains(REF) || found.contains(USE) => Err(Dead::Reference),
+            Some(Value::String(found))
+                if !(self.services.is_some() && found.is_empty() && keys.last() == Some(&"name")) =>
+            {
+                Ok(found)
+            }
+            Some(value) if !matches!(value, Value::Null | Value::String(_)) => Err(Dead::Other(value.type_name())),
+            _ => self.service_key(&keys).ok_or(Dead::Nothing),
+        }
+    }
+
+    fn walk(&mut self, start: &'n Node<'t>, keys: &[&str]) -> Option<&'n Node<'t>> {
+        let mut node = start;
+        for (depth, key) in keys.iter().enumerate() {
+            // What registrants carry is not for anybody's eyes (D25), unless it is the user's own setting.
+            let settings = keys[..depth].iter().any(|key| matches!(*key, "configuration" | "settings"));
+            if *key == "metadata" && !settings && depth > 0 && matches!(keys[depth - 1], "registrant" | "connection") {
+                return None;
+            }
+            node = match &node.value {
+                Value::Map(map) => self.get(map, key)?,
+                Value::List(list) => list.get(key.parse::<usize>().ok()?)?,
+                _ => return None,
+            };
+        }
+        Some(node)
+    }
+
+    fn get(&mut self, map: &'n Map<'t>, key: &str) -> Option<&'n Node<'t>> {
+        const FEW: usize = 32;
+        if map.0.len() <= FEW {
+            return map.get(key);
+        }
+        let budget = self.budget;
+        let index = self.maps.entry(std::ptr::from_ref(map)).or_insert_with(|| {
+            let room = 2 * size_of::<(&str, &Node<'_>)>() * map.0.len();
+            match budget.spend(room) {
+                Ok(()) => map.iter().map(|entry| (entry.key.as_ref(), &entry.node)).collect(),
+                Err(_) => HashMap::new(),
+            }
+        });
+        index.get(key).copied()
+    }
+
+    /// A service without a name is called by its key.
+    fn service_key<'k>(&mut self, keys: &[&'k str]) -> Option<&'k str> {
+        let services = self.services?.as_map()?;
+        let keys = keys.strip_prefix(&["services"]).unwrap_or(keys);
+        match keys {
+            [key, "name"] => self.get(services, key)?.as_map().map(|_| *key),
+            _ => None,
+        }
     }
 }
 
 /// The keys of a dotted path.
 fn keys(path: &str) -> Vec<&str> {
+    // No document is deeper; a longer path leads to nothing.
+    const MOST: usize = 200;
     let mut keys = Vec::new();
     let mut rest = path;
-    while !rest.is_empty() {
+    while !rest.is_empty() && keys.len() < MOST {
         let (key, after) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
             Some((key, after)) => (key, after.strip_prefix('.').unwrap_or(after)),
             None => rest.split_once('.').unwrap_or((rest, "")),
@@ -130,11 +249,17 @@ fn keys(path: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Limits, read};
+    use crate::document::read;
 
     fn resolve(document: &str, text: &str, legacy: bool) -> Option<Result<String, String>> {
         let (root, _) = read(Text::new(document), &Limits::default());
-        look_up(&root.expect("a document"), text, legacy)
+        let root = root.expect("a document");
+        let whole = Node::new(crate::document::At::START, Value::List(vec![Node::string(root.at, text)]));
+        let Value::Map(mut map) = root.value else { panic!("a map") };
+        map.set("zzz", whole);
+        let root = Node::new(root.at, Value::Map(map));
+        let references = References::collect(&root, legacy, &Limits::default(), &Budget::unlimited());
+        Some(references.get(text)?.map(str::to_owned).map_err(|why| why.message()))
     }
 
     #[test]
@@ -183,5 +308,20 @@ mod tests {
         let at = |path: &str| resolve(document, &format!("$(#ref.components.0.{path})"), false).expect("a reference");
         assert!(at("model.registrant.metadata.key").is_err());
         assert_eq!(at("configuration.registrant.metadata.key"), Ok("mine".into()));
+    }
+
+    #[test]
+    fn what_references_add_is_bounded() {
+        let document = format!("{{\"big\": \"{}\"}}", "x".repeat(1_000));
+        let (root, _) = read(Text::new(&document), &Limits::default());
+        let Some(Node { at, value: Value::Map(mut map) }) = root else { panic!("a map") };
+        map.set("use", Node::string(at, "$(#ref.big)"));
+        let root = Node::new(at, Value::Map(map));
+        let limits = Limits { expanded_bytes: 3_500, ..Limits::default() };
+        let references = References::collect(&root, false, &limits, &Budget::unlimited());
+        let resolved = || references.get("$(#ref.big)").expect("a reference").map(str::len);
+        // One copy is held for all.
+        assert_eq!([resolved(), resolved()], [Ok(1_000), Ok(1_000)]);
+        assert_eq!(resolved(), Err(Unresolved::TooMuch(3_500)));
     }
 }

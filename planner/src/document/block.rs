@@ -11,12 +11,13 @@ use super::limits::Limits;
 use super::scalar;
 use super::text::{At, Text};
 use super::tree::{Node, Value};
+use crate::budget::Budget;
 use crate::problem::Problem;
 
 /// Reads a document that holds nothing but plain block style; none when there is anything else in it.
-pub(super) fn read<'t>(text: Text<'t>, limits: &Limits) -> Option<Node<'t>> {
+pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> Option<Node<'t>> {
     let text = text.as_str();
-    let builder = Builder::new(limits, text.len());
+    let builder = Builder::new(limits, budget, text.len());
     let mut reader = Reader { text, bytes: text.as_bytes(), pos: 0, builder, open: Vec::new(), due: None, root: None };
     reader.document().ok()?;
     reader.root.filter(|_| reader.builder.problems.is_empty())
@@ -421,8 +422,9 @@ mod tests {
     /// Whether this reader knows the text; if so, it must build the tree of the other one.
     fn agree(text: &str) -> bool {
         let limits = Limits::default();
-        let Some(here) = read(Text::new(text), &limits) else { return false };
-        let (there, problems) = yaml::read(Text::new(text), &limits);
+        let budget = Budget::unlimited();
+        let Some(here) = read(Text::new(text), &limits, &budget) else { return false };
+        let (there, problems) = yaml::read(Text::new(text), &limits, &budget);
         let tell = |node: &Node<'_>| {
             let mut out = String::new();
             told(node, &mut out);
@@ -519,7 +521,7 @@ mod tests {
             " - a\n- b\n",
             "a:\nb\n",
         ] {
-            assert!(read(Text::new(text), &Limits::default()).is_none(), "{text:?}");
+            assert!(read(Text::new(text), &Limits::default(), &Budget::unlimited()).is_none(), "{text:?}");
         }
     }
 
@@ -532,7 +534,7 @@ mod tests {
             ("a: 1\nb: 2\nc: 3\n", false),
             ("abcd: 1\n", false),
         ] {
-            assert_eq!(read(Text::new(text), &limits).is_some(), read_here, "{text}");
+            assert_eq!(read(Text::new(text), &limits, &Budget::unlimited()).is_some(), read_here, "{text}");
         }
     }
 

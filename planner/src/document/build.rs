@@ -6,6 +6,7 @@ use super::limits::Limits;
 use super::path::Path;
 use super::text::At;
 use super::tree::{Entry, Map, Node, Value};
+use crate::budget::Budget;
 use crate::problem::{Kind, Problem, quoted};
 
 /// What a reader answers: a problem ends the reading.
@@ -17,6 +18,7 @@ pub(super) type Result<T> = std::result::Result<T, Box<Problem>>;
 /// own when it ends: no vector ever grows beyond what it holds.
 pub(super) struct Builder<'t, 'l> {
     limits: &'l Limits,
+    budget: &'l Budget,
     values_left: usize,
     values_allowed: usize,
     frames: Vec<Frame>,
@@ -28,6 +30,8 @@ pub(super) struct Builder<'t, 'l> {
     keys: Vec<(Cow<'t, str>, At)>,
     /// What is wrong, and did not keep the tree from being built.
     pub(super) problems: Vec<Problem>,
+    /// Bytes of their texts.
+    told: usize,
 }
 
 struct Frame {
@@ -42,11 +46,21 @@ struct Frame {
 /// More duplicate keys than this in one document are not reported one by one.
 const MOST_DUPLICATES: usize = 1_000;
 
+/// Nor are those beyond so many bytes of text: a path can be as long as a hundred of the longest keys.
+const MOST_TOLD: usize = 1 << 20;
+
+/// Values are paid for in blocks of so many, before they are made.
+const BLOCK: usize = 1_024;
+
+/// What a value takes: itself and its key, and as much again while it lies on a stack that has just grown.
+const VALUE: usize = 3 * size_of::<Entry<'static>>() / 2;
+
 impl<'t, 'l> Builder<'t, 'l> {
-    pub(super) fn new(limits: &'l Limits, bytes: usize) -> Self {
+    pub(super) fn new(limits: &'l Limits, budget: &'l Budget, bytes: usize) -> Self {
         let values = limits.values(bytes);
         Self {
             limits,
+            budget,
             values_left: values,
             values_allowed: values,
             frames: Vec::new(),
@@ -55,6 +69,7 @@ impl<'t, 'l> Builder<'t, 'l> {
             places: Vec::new(),
             keys: Vec::new(),
             problems: Vec::new(),
+            told: 0,
         }
     }
 
@@ -99,7 +114,12 @@ impl<'t, 'l> Builder<'t, 'l> {
 
     pub(super) fn push(&mut self, node: Node<'t>) -> Result<()> {
         match self.values_left.checked_sub(1) {
-            Some(left) => self.values_left = left,
+            Some(left) => {
+                if left % BLOCK == 0 && self.budget.spend(BLOCK * VALUE).is_err() {
+                    return Err(self.limit(node.at, "the document takes more than it may".into()));
+                }
+                self.values_left = left;
+            }
             None => {
                 let message =
                     format!("the document holds more than {} values, too many for its size", self.values_allowed);
@@ -161,14 +181,16 @@ impl<'t, 'l> Builder<'t, 'l> {
         }
         let path = self.path();
         for &(earlier, second) in &pairs {
-            if self.problems.len() == MOST_DUPLICATES {
+            if self.problems.len() == MOST_DUPLICATES || self.told > MOST_TOLD {
                 break;
             }
             let key = &self.entries[first + second].key;
             let (earlier, at) = (self.places[first + earlier], self.places[first + second]);
             let field = path.clone().key(key);
             let message = format!("the key {} is here for a second time; keep one of the two", quoted(key));
-            self.problems.push(Problem::new(Kind::DuplicateKey, field, at, message).repeats(earlier));
+            let problem = Problem::new(Kind::DuplicateKey, field, at, message).repeats(earlier);
+            self.told += problem.field.len() + problem.message.len();
+            self.problems.push(problem);
         }
         pairs.into_iter().map(|(_, second)| second).collect()
     }

@@ -9,17 +9,18 @@ use super::limits::Limits;
 use super::text::{At, Text};
 use super::tree::{Node, Value};
 use super::write::is_plain;
+use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
 
 /// Reads one JSON document.
-pub(super) fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Problem>) {
+pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> (Option<Node<'t>>, Vec<Problem>) {
     let source = text.as_str();
     let mut reader = Reader {
         text: source,
         bytes: source.as_bytes(),
         // Editors on Windows put a byte-order mark in front.
         pos: if source.starts_with('\u{feff}') { 3 } else { 0 },
-        builder: Builder::new(limits, source.len()),
+        builder: Builder::new(limits, budget, source.len()),
     };
     let node = reader.document();
     let mut problems = reader.builder.problems;
@@ -289,7 +290,7 @@ mod tests {
     use crate::problem::settle;
 
     fn parse(text: &str) -> std::result::Result<String, Vec<Problem>> {
-        let (node, problems) = read(Text::new(text), &Limits::default());
+        let (node, problems) = read(Text::new(text), &Limits::default(), &Budget::unlimited());
         match node {
             Some(node) if problems.is_empty() => Ok(to_json(&node)),
             _ => Err(problems),

@@ -13,8 +13,8 @@ pub struct Limits {
     pub keys: usize,
     /// Values that YAML aliases may add to those that are written out.
     pub aliased_values: usize,
-    /// Bytes of text that YAML aliases may add.
-    pub aliased_bytes: usize,
+    /// Bytes of text that YAML aliases and references may add.
+    pub expanded_bytes: usize,
 }
 
 impl Limits {
@@ -29,7 +29,7 @@ impl Limits {
             key_bytes: 1024,
             keys: 200_000,
             aliased_values: 200_000,
-            aliased_bytes: 16 << 20,
+            expanded_bytes: 16 << 20,
         }
     }
 

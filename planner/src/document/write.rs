@@ -3,21 +3,31 @@
 use std::cell::RefCell;
 
 use super::tree::{Entry, Map, Node, Value};
+use crate::budget::{Budget, Spent};
 
 /// The tree as compact JSON. Numbers and the order of keys are as they were read.
 pub fn to_json(node: &Node<'_>) -> String {
     let mut out = String::new();
-    write_node(&mut out, node);
+    write_node(&mut out, node, usize::MAX);
     out
 }
 
 /// A map as compact JSON.
 pub fn map_to_json(map: &Map<'_>) -> String {
-    entries_to_json(map.iter())
+    let mut out = String::new();
+    write_entries(&mut out, map.iter(), usize::MAX);
+    out
 }
 
-/// The map of these entries as compact JSON.
-pub fn entries_to_json<'n, 't: 'n>(entries: impl Iterator<Item = &'n Entry<'t>>) -> String {
+/// The map of these entries as compact JSON, twice of whose bytes are drawn from `budget`: it is kept, and sent.
+///
+/// # Errors
+///
+/// When there is no room for it. Escapes and what aliases repeat can make it many times larger than its text was.
+pub fn entries_to_json<'n, 't: 'n>(
+    entries: impl Iterator<Item = &'n Entry<'t>>,
+    budget: &Budget,
+) -> Result<String, Spent> {
     thread_local! {
         // Written here first, so that what is kept has its exact size without growing step by step.
         static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
@@ -26,12 +36,14 @@ pub fn entries_to_json<'n, 't: 'n>(entries: impl Iterator<Item = &'n Entry<'t>>)
         // What one giant left behind is not kept for the life of a thread.
         scratch.clear();
         scratch.shrink_to(1 << 20);
-        write_entries(scratch, entries);
-        scratch.as_str().to_owned()
+        write_entries(scratch, entries, budget.left() / 2);
+        budget.spend(2 * scratch.len())?;
+        Ok(scratch.as_str().to_owned())
     })
 }
 
-fn write_node(out: &mut String, node: &Node<'_>) {
+/// Writes until there are more than `most` bytes, and then nothing more.
+fn write_node(out: &mut String, node: &Node<'_>, most: usize) {
     match &node.value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
@@ -41,26 +53,32 @@ fn write_node(out: &mut String, node: &Node<'_>) {
         Value::List(list) => {
             out.push('[');
             for (index, item) in list.iter().enumerate() {
+                if out.len() > most {
+                    return;
+                }
                 if index > 0 {
                     out.push(',');
                 }
-                write_node(out, item);
+                write_node(out, item, most);
             }
             out.push(']');
         }
-        Value::Map(map) => write_entries(out, map.iter()),
+        Value::Map(map) => write_entries(out, map.iter(), most),
     }
 }
 
-fn write_entries<'n, 't: 'n>(out: &mut String, entries: impl Iterator<Item = &'n Entry<'t>>) {
+fn write_entries<'n, 't: 'n>(out: &mut String, entries: impl Iterator<Item = &'n Entry<'t>>, most: usize) {
     out.push('{');
     for (index, entry) in entries.enumerate() {
+        if out.len() > most {
+            return;
+        }
         if index > 0 {
             out.push(',');
         }
         write_string(out, &entry.key);
         out.push(':');
-        write_node(out, &entry.node);
+        write_node(out, &entry.node, most);
     }
     out.push('}');
 }

@@ -1,7 +1,7 @@
 //! A YAML reader over the events of granit-parser: iterative, borrowing, with the place of every value.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
 
@@ -9,18 +9,19 @@ use super::build::{Builder, Result};
 use super::limits::Limits;
 use super::scalar;
 use super::text::{At, Text};
-use super::tree::{Map, Node, Value};
+use super::tree::{Entry, Map, Node, Value};
+use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
 
 /// Reads the one YAML document of a text. Documents that hold nothing do not count.
-pub(super) fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Vec<Problem>) {
+pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> (Option<Node<'t>>, Vec<Problem>) {
     let mut reader = Reader {
         limits,
-        builder: Builder::new(limits, text.len()),
+        budget,
+        builder: Builder::new(limits, budget, text.len()),
         open: Vec::new(),
         anchors: HashMap::new(),
         aliased_values: 0,
-        aliased_bytes: 0,
         document: None,
     };
     let end = reader.run(text);
@@ -39,12 +40,12 @@ pub(super) fn read<'t>(text: Text<'t>, limits: &Limits) -> (Option<Node<'t>>, Ve
 
 struct Reader<'t, 'l> {
     limits: &'l Limits,
+    budget: &'l Budget,
     builder: Builder<'t, 'l>,
     /// For every open map or list: its anchor, 0 for none, and where its merge keys are.
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored<'t>>,
     aliased_values: usize,
-    aliased_bytes: usize,
     document: Option<Node<'t>>,
 }
 
@@ -184,13 +185,13 @@ impl<'t> Reader<'t, '_> {
     /// Books a copy of a tree against what aliases may add.
     fn pay(&mut self, size: Size, at: At) -> Result<()> {
         self.aliased_values += size.values;
-        self.aliased_bytes += size.bytes;
-        let Limits { aliased_values, aliased_bytes, .. } = *self.limits;
-        if self.aliased_values <= aliased_values && self.aliased_bytes <= aliased_bytes {
+        let Limits { aliased_values, expanded_bytes, .. } = *self.limits;
+        let fits = self.aliased_values <= aliased_values && self.budget.expand(size.bytes, expanded_bytes);
+        if fits && self.budget.spend(size.values * size_of::<Entry<'t>>()).is_ok() {
             return Ok(());
         }
         let message = format!(
-            "YAML aliases add more than {aliased_values} values or {aliased_bytes} bytes to the document; write them out"
+            "YAML aliases add more than {aliased_values} values or {expanded_bytes} bytes to the document; write them out"
         );
         Err(Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), at, message)))
     }
@@ -232,6 +233,7 @@ impl<'t> Reader<'t, '_> {
             Value::List(list) => list,
             value => vec![Node::new(merge.at, value)],
         };
+        let mut held: HashSet<Cow<'t, str>> = map.iter().map(|entry| entry.key.clone()).collect();
         for source in sources {
             let Value::Map(Map(entries)) = source.value else {
                 return Err(self.wrong(source.at, "`<<` takes a map or a list of maps"));
@@ -240,10 +242,7 @@ impl<'t> Reader<'t, '_> {
                 let message = format!("with `<<` filled in, a map has more than {} keys", self.limits.keys);
                 return Err(Box::new(Problem::new(Kind::LimitExceeded, self.builder.path(), source.at, message)));
             }
-            let held: std::collections::HashSet<&str> = map.iter().map(|entry| entry.key.as_ref()).collect();
-            let fresh: Vec<_> = entries.into_iter().filter(|entry| !held.contains(entry.key.as_ref())).collect();
-            drop(held);
-            map.0.extend(fresh);
+            map.0.extend(entries.into_iter().filter(|entry| held.insert(entry.key.clone())));
         }
         Ok(Node::new(node.at, Value::Map(map)))
     }

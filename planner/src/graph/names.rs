@@ -81,29 +81,45 @@ impl<'n> Names<'n> {
 
     /// Starts a search for names that were meant.
     pub fn near_misses(&self) -> NearMisses<'_, 'n> {
-        NearMisses { names: self, folded: None, compared: 0 }
+        NearMisses { names: self, search: None }
     }
 }
 
 /// Finds the name that was most likely meant.
 pub struct NearMisses<'a, 'n> {
     names: &'a Names<'n>,
-    folded: Option<HashMap<String, &'n str>>,
-    compared: usize,
+    search: Option<Slips<'n>>,
 }
 
 impl<'n> NearMisses<'_, 'n> {
     /// A name that differs from `wrong` only in case and blanks around it, else one that is a slip of the finger away.
     pub fn find(&mut self, wrong: &str) -> Option<&'n str> {
-        let names = &self.names.in_order;
-        let folded = self.folded.get_or_insert_with(|| {
-            // From the back, so that of several the first in the document stays.
-            names.iter().rev().map(|name| (fold(name), *name)).collect()
-        });
-        if let Some(name) = folded.get(&fold(wrong)) {
+        self.search.get_or_insert_with(|| Slips::new(self.names.in_order.clone())).find(wrong)
+    }
+}
+
+/// A search among names for the one that somebody mistyped.
+pub(crate) struct Slips<'n> {
+    names: Vec<&'n str>,
+    folded: HashMap<String, &'n str>,
+    /// How much has been compared so far, over all questions.
+    compared: usize,
+}
+
+impl<'n> Slips<'n> {
+    /// A search among these names.
+    pub(crate) fn new(names: Vec<&'n str>) -> Self {
+        // From the back, so that of several the first stays.
+        let folded = names.iter().rev().map(|name| (fold(name), *name)).collect();
+        Self { names, folded, compared: 0 }
+    }
+
+    /// A name that differs from `wrong` only in case and blanks around it, else one that is a slip of the finger away.
+    pub(crate) fn find(&mut self, wrong: &str) -> Option<&'n str> {
+        if let Some(name) = self.folded.get(&fold(wrong)) {
             return Some(name);
         }
-        nearest(wrong, names.iter().copied(), &mut self.compared)
+        nearest(wrong, self.names.iter().copied(), &mut self.compared)
     }
 }
 
@@ -112,11 +128,7 @@ fn fold(name: &str) -> String {
 }
 
 /// The candidate that is a slip of the finger away from `wrong`: the first of the nearest, none when all are far.
-pub(crate) fn nearest<'c>(
-    wrong: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-    compared: &mut usize,
-) -> Option<&'c str> {
+fn nearest<'c>(wrong: &str, candidates: impl IntoIterator<Item = &'c str>, compared: &mut usize) -> Option<&'c str> {
     // A name nobody types by hand has no slips, and comparing costs the product of the lengths.
     const LONGEST: usize = 100;
     if wrong.len() > LONGEST {
@@ -125,11 +137,13 @@ pub(crate) fn nearest<'c>(
     let reach = (wrong.chars().count() / 4).max(1);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
-        if candidate.len() > LONGEST || candidate.len().abs_diff(wrong.len()) > reach * 4 {
-            continue;
-        }
+        // Looking at a name costs something too, also when its length alone rules it out.
+        *compared += 1;
         if *compared > MOST_COMPARED {
             break;
+        }
+        if candidate.len() > LONGEST || candidate.len().abs_diff(wrong.len()) > reach * 4 {
+            continue;
         }
         *compared += candidate.len();
         let distance = strsim::osa_distance(wrong, candidate);

@@ -3,12 +3,13 @@
 //! Findings name fields and keys, never values (D25).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::marks::{COMPONENT_ID, DESIGN_ID, DESIGN_VERSION};
-use crate::document::{At, Map, Node, Path, Value};
+use crate::document::{At, Entry, Map, Node, Path, Value};
 use crate::problem::quoted;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -32,6 +33,20 @@ pub struct Cleaned {
     pub generate_name: bool,
     /// What looks wrong, as path below the configuration and a sentence.
     pub suspicious: Vec<(Path, String)>,
+    /// How much more looks wrong than is told.
+    pub more: usize,
+}
+
+impl Cleaned {
+    /// As much is told of one component at most: a map can have hundreds of thousands of keys.
+    const MOST: usize = 1_000;
+
+    fn suspect(&mut self, finding: impl FnOnce() -> (Path, String)) {
+        match self.suspicious.len() {
+            Self::MOST => self.more += 1,
+            _ => self.suspicious.push(finding()),
+        }
+    }
 }
 
 /// Takes out what the server owns and what the component says elsewhere.
@@ -88,12 +103,12 @@ fn metadata_fields(metadata: &mut Map<'_>, cleaned: &mut Cleaned) {
             let ours = matches!(entry.key.as_ref(), DESIGN_ID | DESIGN_VERSION | COMPONENT_ID);
             if !ours && !matches!(entry.node.value, Value::String(_) | Value::Null) {
                 let found = entry.node.value.type_name();
-                let message = format!("{} is {found} and must be text; put it in quotes", quoted(&entry.key));
-                cleaned.suspicious.push((path(), message));
+                let message = || format!("{} is {found} and must be text; put it in quotes", quoted(&entry.key));
+                cleaned.suspect(|| (path(), message()));
             }
             if entry.key.contains(' ') {
-                let message = format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
-                cleaned.suspicious.push((path(), message));
+                let message = || format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
+                cleaned.suspect(|| (path(), message()));
             }
         }
     }
@@ -108,12 +123,13 @@ fn data(configuration: &mut Map<'_>, kind: &str, cleaned: &mut Cleaned) {
             let path = || Path::root().keys(&[field, &entry.key]);
             if !matches!(entry.node.value, Value::String(_) | Value::Null) {
                 let found = entry.node.value.type_name();
-                let message = format!("the entry {} is {found} and must be text; put it in quotes", quoted(&entry.key));
-                cleaned.suspicious.push((path(), message));
+                let key = || quoted(&entry.key);
+                let message = || format!("the entry {} is {found} and must be text; put it in quotes", key());
+                cleaned.suspect(|| (path(), message()));
             }
             if entry.key.contains(' ') {
-                let message = format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
-                cleaned.suspicious.push((path(), message));
+                let message = || format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
+                cleaned.suspect(|| (path(), message()));
             }
         }
     }
@@ -131,9 +147,15 @@ fn data(configuration: &mut Map<'_>, kind: &str, cleaned: &mut Cleaned) {
     }
     if let Some(Node { value: Value::Map(strings), .. }) = configuration.remove("stringData") {
         let data = configuration.map_mut("data");
-        for entry in strings.0 {
-            let encoded: Cow<'_, str> = STANDARD.encode(entry.node.as_str().unwrap_or_default()).into();
-            data.set(entry.key, Node::string(At::START, encoded));
+        let places: HashMap<Cow<'_, str>, usize> =
+            data.iter().enumerate().map(|(index, entry)| (entry.key.clone(), index)).collect();
+        for Entry { key, node } in strings.0 {
+            let encoded = Node::string(At::START, STANDARD.encode(node.as_str().unwrap_or_default()));
+            match places.get(&key) {
+                Some(&index) => data.0[index].node = encoded,
+                // Keys of one map are unique, so those that come in are no concern of each other.
+                None => data.0.push(Entry { key, node: encoded }),
+            }
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{BadAddress, Code, SetAside, Warning, is_map_or_nothing};
+use super::{BadAddress, Code, SetAside, Warning, Warnings, is_map_or_nothing};
+use crate::budget::{Budget, Spent};
 use crate::design::{Component, Components, Field, Position};
 use crate::document::{At, Map, Node, Path, Value};
 use crate::manifest::{self, Chosen, Identity};
-use crate::problem::{Kind, Problem, quoted};
-use crate::registry::{Chart, Found, Layers, Registrant};
+use crate::problem::{Kind, Problem, Problems, quoted, shortened};
+use crate::registry::{Chart, Found, Layers, NearMisses, Registrant};
 use crate::route::{self, Route, Unusable};
 
 /// A semantic component on its way to a step.
@@ -42,6 +43,16 @@ pub(super) struct Drafts<'t, 'r> {
     pub(super) drawings: Vec<Drawing>,
 }
 
+/// What a component takes on its way to a step of the answer, apart from its object and the edges that lead to it: itself,
+/// its places in the tables of ids, names and objects, its step, and the step as a message.
+const COMPONENT: usize = 2_500;
+/// What a drawing takes.
+const DRAWING: usize = 600;
+/// What an entry of the list of components takes, whatever it is: its place in the table of ids.
+const ENTRY: usize = 200;
+/// What an entry of a `dependsOn` takes, apart from the id in the answer: itself, and in each of a few graphs an edge.
+const DEPENDENCY: usize = size_of::<crate::design::Dependency<'static>>() + 64;
+
 impl<'t, 'r> Drafts<'t, 'r> {
     /// Takes every component in, and reports what is wrong with each by itself and with its identity.
     pub(super) fn take(
@@ -49,15 +60,17 @@ impl<'t, 'r> Drafts<'t, 'r> {
         mut components: Components<'t>,
         registries: Layers<'r>,
         default_namespace: &'t str,
-        problems: &mut Vec<Problem>,
-        warnings: &mut Vec<Warning>,
-    ) {
+        problems: &mut Problems,
+        warnings: &mut Warnings,
+        budget: &Budget,
+    ) -> Result<(), Spent> {
         // A field that could not be read has been reported; that it is missing as well needs no word.
-        let unread: HashSet<String> = problems.iter().map(|problem| problem.field.clone()).collect();
+        let unread: HashSet<String> = problems.kept().iter().map(|problem| problem.field.clone()).collect();
+        budget.spend(components.left().saturating_mul(ENTRY))?;
+        let mut near = registries.near_misses();
         let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.left());
-        self.semantic.reserve(components.left());
         loop {
-            let told = problems.len();
+            let told = problems.kept().len();
             let Some(mut component) = components.next(problems) else { break };
             match ids.entry(component.id.clone()) {
                 Entry::Vacant(entry) => {
@@ -65,28 +78,38 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 }
                 Entry::Occupied(entry) => {
                     let (name, at) = entry.get();
-                    let message = format!("has the same id as component {}; ids must be unique", quoted(name));
-                    problems.push(component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at));
+                    problems.add(|| {
+                        let message = format!("has the same id as component {}; ids must be unique", quoted(name));
+                        component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at)
+                    });
                 }
             }
             let found = registries.find(&component.model, &component.model_version);
             if component.annotation || found.model.is_some_and(|model| model.is_annotation) {
+                budget.spend(DRAWING)?;
                 let Component { id, name, kind, position, .. } = component;
                 self.drawings.push(Drawing { position: position.key().map(str::to_owned) });
                 self.set_aside.push(SetAside { id: id.into(), name: name.into(), kind: kind.into() });
                 continue;
+            }
+            let chart = found.model.and_then(|model| model.chart.as_ref());
+            let named = found.registrant.map_or(0, Registrant::bytes) + chart.map_or(0, Chart::bytes);
+            budget.spend(COMPONENT + component.depends_on.len() * DEPENDENCY + 2 * named)?;
+            if self.semantic.capacity() == 0 {
+                // Once it is clear that there is room for at least one: exact, so that nothing is moved about.
+                self.semantic.reserve_exact(components.left() + 1);
             }
             let displayed = !component.name.is_empty();
             let mut check = Check {
                 component: &mut component,
                 unread: &unread,
                 told,
+                near: &mut near,
                 problems: &mut *problems,
                 warnings: &mut *warnings,
             };
-            let (name, namespace, route, unusable) = check.draft(found, registries, default_namespace);
+            let (name, namespace, route, unusable) = check.draft(found, default_namespace);
             let unusable = unusable.map(Box::new);
-            let chart = found.model.and_then(|model| model.chart.as_ref());
             let registrant = found.registrant;
             if route == Route::Direct {
                 // Only adapters get what is not said elsewhere. It is most of a design, so it goes at once.
@@ -96,10 +119,11 @@ impl<'t, 'r> Drafts<'t, 'r> {
         }
         drop(ids);
         self.same_objects(problems);
+        budget.check()
     }
 
     /// Two components that mean one object (D15).
-    fn same_objects(&self, problems: &mut Vec<Problem>) {
+    fn same_objects(&self, problems: &mut Problems) {
         let mut seen: HashMap<Identity<'_>, &Component<'_>> = HashMap::with_capacity(self.semantic.len());
         for draft in &self.semantic {
             let Some(identity) = draft.identity() else { continue };
@@ -110,19 +134,22 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 Entry::Occupied(entry) => {
                     let Identity { kind, namespace, name, .. } = entry.key();
                     let other = entry.get();
-                    let place = if namespace.is_empty() {
-                        quoted(name)
-                    } else {
-                        format!("{} in namespace {}", quoted(name), quoted(namespace))
-                    };
-                    let message = format!(
-                        "is the same Kubernetes object as component {} ({}): {kind} {place}; rename one of the two or \
-                         put it into another namespace",
-                        quoted(&other.name),
-                        other.id
-                    );
-                    let problem = draft.component.problem(Kind::DuplicateObject, Field::Name, message);
-                    problems.push(problem.repeats(other.at(Field::Name)));
+                    problems.add(|| {
+                        let place = if namespace.is_empty() {
+                            quoted(name)
+                        } else {
+                            format!("{} in namespace {}", quoted(name), quoted(namespace))
+                        };
+                        let message = format!(
+                            "is the same Kubernetes object as component {} ({}): {} {place}; rename one of the two or \
+                             put it into another namespace",
+                            quoted(&other.name),
+                            other.id,
+                            shortened(kind)
+                        );
+                        let problem = draft.component.problem(Kind::DuplicateObject, Field::Name, message);
+                        problem.repeats(other.at(Field::Name))
+                    });
                 }
             }
         }
@@ -130,31 +157,38 @@ impl<'t, 'r> Drafts<'t, 'r> {
 
     /// Addresses that cannot be dialled, one for each model that needs one.
     pub(super) fn bad_addresses(&self) -> Vec<BadAddress> {
-        let bad = self.semantic.iter().filter_map(|draft| {
-            let unusable = draft.unusable.as_deref()?.clone();
-            Some(BadAddress { model: draft.component.model.to_string(), unusable })
-        });
-        bad.collect::<BTreeSet<_>>().into_iter().collect()
+        // More than these nobody reads, and no status carries.
+        const MOST: usize = 1_000;
+        let mut bad = BTreeMap::new();
+        for draft in &self.semantic {
+            if let Some(unusable) = draft.unusable.as_deref() {
+                bad.entry((draft.component.model.as_ref(), unusable)).or_insert(());
+            }
+        }
+        let addresses = bad.into_keys().take(MOST);
+        addresses.map(|(model, unusable)| BadAddress { model: shortened(model), unusable: unusable.clone() }).collect()
     }
 
     /// In a dry run an address that cannot be dialled is only worth a word (D21).
-    pub(super) fn warn_of_addresses(&self, warnings: &mut Vec<Warning>) {
+    pub(super) fn warn_of_addresses(&self, warnings: &mut Warnings) {
         for draft in &self.semantic {
             let Some(Unusable { registrant, address, why }) = draft.unusable.as_deref() else { continue };
-            let message = format!(
-                "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}. A run that is not \
-                 dry would be refused",
-                quoted(address),
-                quoted(registrant),
-                quoted(&draft.component.model)
-            );
-            warnings.push(draft.component.warning(Field::Model, Code::AddressUnusable, message));
+            warnings.add(|| {
+                let message = format!(
+                    "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}. A run that is \
+                     not dry would be refused",
+                    quoted(address),
+                    quoted(registrant),
+                    quoted(&draft.component.model)
+                );
+                draft.component.warning(Field::Model, Code::AddressUnusable, message)
+            });
         }
     }
 
     /// Charts that nobody can fetch, and components that want one chart in different namespaces: what it has for the whole cluster
     /// is there only once.
-    pub(super) fn warn_of_charts(&self, default: &str, warnings: &mut Vec<Warning>) {
+    pub(super) fn warn_of_charts(&self, default: &str, warnings: &mut Warnings) {
         let mut wanted: HashMap<&str, BTreeMap<&str, &str>> = HashMap::new();
         for draft in &self.semantic {
             // A namespace of the chart's own is the same for all.
@@ -162,11 +196,13 @@ impl<'t, 'r> Drafts<'t, 'r> {
             let Some(chart) = draft.chart.filter(is_looked_at) else { continue };
             let namespace = draft.namespace.as_deref().unwrap_or(default);
             if chart.url.is_empty() {
-                let message = format!(
-                    "the registry names no URL for the chart of model {}, so nothing is installed for it",
-                    quoted(&draft.component.model)
-                );
-                warnings.push(draft.component.warning(Field::Model, Code::ChartMissing, message));
+                warnings.add(|| {
+                    let model = quoted(&draft.component.model);
+                    let message = format!(
+                        "the registry names no URL for the chart of model {model}, so nothing is installed for it"
+                    );
+                    draft.component.warning(Field::Model, Code::ChartMissing, message)
+                });
                 continue;
             }
             let wanted = wanted.entry(&chart.url).or_default();
@@ -174,6 +210,7 @@ impl<'t, 'r> Drafts<'t, 'r> {
                 continue;
             }
             if let Some((first, component)) = wanted.first_key_value() {
+                warnings.add(|| {
                 let message = format!(
                     "the chart of model {} is wanted in namespace {} by this component, and in namespace {} by {}. If it has \
                      objects for the whole cluster, it is installed in one of them only; name that namespace beside the chart's \
@@ -183,7 +220,8 @@ impl<'t, 'r> Drafts<'t, 'r> {
                     quoted(first),
                     quoted(component)
                 );
-                warnings.push(draft.component.warning(Field::Model, Code::ChartNamespaces, message));
+                draft.component.warning(Field::Model, Code::ChartNamespaces, message)
+                });
             }
             wanted.insert(namespace, &draft.component.name);
         }
@@ -219,22 +257,22 @@ impl Component<'_> {
 }
 
 /// The checks of one component.
-struct Check<'t, 'p> {
+struct Check<'t, 'p, 'r> {
     component: &'p mut Component<'t>,
     /// Fields that were told to be wrong before the components were looked at.
     unread: &'p HashSet<String>,
     /// How many problems there were before this component.
     told: usize,
-    problems: &'p mut Vec<Problem>,
-    warnings: &'p mut Vec<Warning>,
+    near: &'p mut NearMisses<'r>,
+    problems: &'p mut Problems,
+    warnings: &'p mut Warnings,
 }
 
-impl<'t> Check<'t, '_> {
+impl<'t> Check<'t, '_, '_> {
     /// Name, namespace and route of the component's object.
     fn draft(
         &mut self,
         found: Found<'_>,
-        registries: Layers<'_>,
         default_namespace: &'t str,
     ) -> (Cow<'t, str>, Option<Cow<'t, str>>, Route, Option<Unusable>) {
         if self.component.kind.is_empty() {
@@ -243,9 +281,11 @@ impl<'t> Check<'t, '_> {
         let (route, unusable) = match found.registrant {
             Some(registrant) => Route::to(registrant),
             None => {
-                let Component { model, model_version, .. } = &*self.component;
-                let message = route::no_registrant(registries, model, model_version);
-                self.report(Kind::NoRegistrant, Field::Model, message);
+                let Self { component, near, problems, .. } = self;
+                problems.add(|| {
+                    let message = route::no_registrant(near, &component.model, &component.model_version);
+                    component.problem(Kind::NoRegistrant, Field::Model, message)
+                });
                 (Route::Direct, None)
             }
         };
@@ -268,15 +308,15 @@ impl<'t> Check<'t, '_> {
 
     fn missing(&mut self, kind: Kind, field: Field, what: &str) {
         let path = self.component.position.field(field).to_string();
-        let unread =
-            self.unread.contains(&path) || self.problems[self.told..].iter().any(|problem| problem.field == path);
+        let unread = self.unread.contains(&path)
+            || self.problems.kept()[self.told..].iter().any(|problem| problem.field == path);
         if !unread {
             self.report(kind, field, format!("{what}; give it one in `{path}`"));
         }
     }
 
     fn warn(&mut self, field: Field, code: Code, message: String) {
-        self.warnings.push(self.component.warning(field, code, message));
+        self.warnings.add(|| self.component.warning(field, code, message));
     }
 
     /// `metadata`, labels and annotations are maps, or nothing; the namespace is text.
@@ -337,8 +377,9 @@ impl<'t> Check<'t, '_> {
         let Component { kind, configuration, .. } = &*self.component;
         if kind == "List" || (kind.ends_with("List") && configuration.get("items").is_some()) {
             let message = format!(
-                "{kind} is a list of objects, which is how an API server answers and nothing that can be applied; make \
-                 each item a component of its own"
+                "{} is a list of objects, which is how an API server answers and nothing that can be applied; make each \
+                 item a component of its own",
+                shortened(kind)
             );
             self.report(Kind::ListKind, Field::Kind, message);
         }
@@ -346,7 +387,7 @@ impl<'t> Check<'t, '_> {
 
     fn clean(&mut self) {
         let Component { configuration, api_version, kind, .. } = &mut *self.component;
-        let manifest::Cleaned { server_fields, generate_name, suspicious } =
+        let manifest::Cleaned { server_fields, generate_name, suspicious, more } =
             manifest::clean(configuration, api_version, kind);
         if !server_fields.is_empty() {
             let message = format!("dropped what belongs to the API server: {}", server_fields.join(", "));
@@ -364,8 +405,9 @@ impl<'t> Check<'t, '_> {
                 }
                 (position, _) => position.field(Field::Configuration).join(&path.to_string()),
             };
-            self.warnings.push(self.component.warning_at(path, Code::ValueSuspicious, message));
+            self.warnings.add(|| self.component.warning_at(path, Code::ValueSuspicious, message));
         }
+        self.warnings.leave_out(more);
     }
 
     fn name(&mut self, direct: bool) -> Cow<'t, str> {

@@ -40,6 +40,15 @@ pub enum Port {
 }
 
 impl Address {
+    /// How many bytes its texts have.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::At { host, .. } => host.len(),
+            Self::Unusable { given, host, .. } => given.len() + host.len(),
+        }
+    }
+
     /// The address of a registrant, or why it is not usable.
     pub fn new(host: &str, port: &Port) -> Self {
         let number = match port {

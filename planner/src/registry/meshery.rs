@@ -150,11 +150,12 @@ impl Gathering {
             let model = Model { version, registrant: index, chart, is_annotation };
             let key = (name, model.version.clone());
             let entries = registry.models.entry(key.0.clone()).or_default();
-            let Some(entry) = entries.iter_mut().find(|entry| entry.version == model.version) else {
+            let Some(index) = entries.find(&model.version) else {
                 entries.push(model);
                 updated.insert(key, time);
                 continue;
             };
+            let entry = &mut entries.entries[index];
             let known = updated.get(&key).cloned().unwrap_or_default();
             let address = |index: Option<usize>| index.map(|index| &registry.registrants[index].address);
             if address(entry.registrant) == address(model.registrant) {
@@ -164,7 +165,7 @@ impl Gathering {
             // Registering again under a new address leaves the old entry behind; the newer one is meant.
             match time.cmp(&known) {
                 std::cmp::Ordering::Greater => {
-                    *entry = model;
+                    entries.replace(index, model);
                     updated.insert(key, time);
                 }
                 std::cmp::Ordering::Less => {}

@@ -1,10 +1,12 @@
 //! Refusals -> status with details.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use switchyard_service::status::{Reason, Refusal, refusal as refused};
 
-use crate::convert::{Mistake, Unfit};
+use crate::budget::{Budget, Spent};
+use crate::convert::{Largest, Mistake, Unfit};
 use crate::plan::{self, BadAddress};
 use crate::problem::{Problem, quoted};
 use crate::registry;
@@ -19,7 +21,7 @@ pub(super) fn unfit(unfit: Unfit) -> Refusal {
             );
             refused(Reason::MessageTooLarge, text).quota("max-message-bytes", format!("{limit} bytes"))
         }
-        Unfit::Design(problem) => design(vec![*problem], Vec::new()),
+        Unfit::Design(problem) => design(vec![*problem], 0, Vec::new()),
         Unfit::Mistakes(mistakes) => {
             let text = match mistakes.as_slice() {
                 [Mistake { field, message }] => format!("the request is wrong: {field}: {message}"),
@@ -38,9 +40,10 @@ pub(super) fn registry(registry::Error { field, message }: registry::Error) -> R
 }
 
 /// A design that cannot be planned.
-pub(super) fn refusal(refusal: plan::Refusal) -> Refusal {
+pub(super) fn refusal(refusal: plan::Refusal, budget: &Budget) -> Refusal {
     match refusal {
-        plan::Refusal::Design { problems, addresses } => design(problems, addresses),
+        plan::Refusal::Design { problems, left_out, addresses } => design(problems, left_out, addresses),
+        plan::Refusal::Spent(why) => spent(why, budget),
         plan::Refusal::Addresses(addresses) => {
             let text = match addresses.as_slice() {
                 [only] => sentence(only),
@@ -52,20 +55,74 @@ pub(super) fn refusal(refusal: plan::Refusal) -> Refusal {
     }
 }
 
-fn design(problems: Vec<Problem>, addresses: Vec<BadAddress>) -> Refusal {
+/// A request that is no `PlanRequest`: broken bytes, text that is not UTF-8, or structured data too deep to be read.
+pub(super) fn undecodable(error: prost::DecodeError) -> Refusal {
+    let text = format!(
+        "the request cannot be decoded: {error}. Text must be UTF-8, and structured data may be 30 levels deep; deeper \
+         designs go as text, in `design.document`"
+    );
+    refused(Reason::RequestInvalid, text).violation("design", "it cannot be decoded")
+}
+
+/// A request whose budget is spent.
+pub(super) fn spent(spent: Spent, budget: &Budget) -> Refusal {
+    match spent {
+        Spent::Request => {
+            let limit = budget.limit() / 1_000_000;
+            let text = format!(
+                "planning this would take more than the {limit} MB that a request of its size may take; split the design, \
+                 select fewer clusters, or write less of it by aliases and references"
+            );
+            refused(Reason::RequestTooCostly, text).quota("memory of one request", format!("{limit} MB"))
+        }
+        Spent::Pool => too_busy(),
+        // Whoever stopped it has gone, or is told so by the one who stopped it.
+        Spent::Stopped => refused(Reason::RequestTooCostly, "planning was stopped"),
+    }
+}
+
+/// A request for which there is no place now.
+pub(super) fn too_busy() -> Refusal {
+    tracing::info!("request refused: others take what it needs");
+    refused(Reason::TooBusy, "the planner is busy with other requests; call again in a moment")
+        .quota("planner", "memory and turns of all requests together: --max-planning-memory")
+        .retry_after(Duration::from_secs(1))
+}
+
+/// A request that took longer to plan than it may.
+pub(super) fn too_long(limit: Duration) -> Refusal {
+    let limit = limit.as_secs_f64();
+    let text =
+        format!("planning took more than {limit} s and was stopped; split the design, or raise --max-planning-time");
+    refused(Reason::RequestTooCostly, text).quota("max-planning-time", format!("{limit} s"))
+}
+
+/// A plan of which a part is larger than a message may be: nobody could take it.
+pub(super) fn large_part(Largest { bytes, name }: &Largest, limit: usize) -> Refusal {
+    let text = format!(
+        "the plan has a part of {bytes} bytes, {}, and a message has at most {limit}; make it smaller, or raise \
+         --max-message-bytes here and wherever the plan is read",
+        quoted(name)
+    );
+    refused(Reason::MessageTooLarge, text).quota("max-message-bytes", format!("{limit} bytes"))
+}
+
+fn design(problems: Vec<Problem>, left_out: usize, addresses: Vec<BadAddress>) -> Refusal {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
     for problem in &problems {
         *kinds.entry(problem.kind).or_default() += 1;
     }
-    tracing::info!(problems = problems.len(), kinds = ?kinds, "design refused");
+    let count = problems.len() + left_out;
+    tracing::info!(problems = count, kinds = ?kinds, "design refused");
     let text = match problems.as_slice() {
         [only] => format!("the design has a problem: {only}"),
-        several => {
+        _ => {
             let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-            format!("the design has {} problems: {}", several.len(), kinds.join(", "))
+            let more = if left_out > 0 { format!(", and {left_out} more that are not told") } else { String::new() };
+            format!("the design has {count} problems: {}{more}", kinds.join(", "))
         }
     };
-    let refusal = refused(Reason::DesignInvalid, text).metadata("problems", problems.len().to_string());
+    let refusal = refused(Reason::DesignInvalid, text).metadata("problems", count.to_string());
     let refusal = violations(problems)
         .into_iter()
         .fold(refusal, |refusal, (field, kind, description)| refusal.violation_because(field, kind, description));

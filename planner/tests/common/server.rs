@@ -24,7 +24,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(flags: &[&str]) -> Self {
-        let line = ["switchyard-planner"].iter().chain(flags).map(OsString::from);
+        // Unoptimised code on a busy machine gets more time than the default.
+        let line = ["switchyard-planner", "--max-planning-time", "2m"].iter().chain(flags).map(OsString::from);
         let args: Args = program::parse_from(&PROGRAM, line).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

@@ -25,6 +25,10 @@ pub enum Reason {
     RunConflict,
     /// A message is larger than `--max-message-bytes`.
     MessageTooLarge,
+    /// Planning takes more memory or time than a request may.
+    RequestTooCostly,
+    /// Others take what the request needs; it may be served later.
+    TooBusy,
     /// As many runs are going on as may.
     TooManyRuns,
     /// No such run is remembered.
@@ -40,7 +44,7 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 15] = [
+const TABLE: [(Reason, &str, Code); 17] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
@@ -50,6 +54,8 @@ const TABLE: [(Reason, &str, Code); 15] = [
     (Reason::ClusterUnusable, "CLUSTER_UNUSABLE", Code::FailedPrecondition),
     (Reason::RunConflict, "RUN_CONFLICT", Code::Aborted),
     (Reason::MessageTooLarge, "MESSAGE_TOO_LARGE", Code::ResourceExhausted),
+    (Reason::RequestTooCostly, "REQUEST_TOO_COSTLY", Code::ResourceExhausted),
+    (Reason::TooBusy, "TOO_BUSY", Code::ResourceExhausted),
     (Reason::TooManyRuns, "TOO_MANY_RUNS", Code::ResourceExhausted),
     (Reason::RunUnknown, "RUN_UNKNOWN", Code::NotFound),
     (Reason::RunCancelled, "RUN_CANCELLED", Code::Cancelled),
