@@ -45,6 +45,7 @@ pub(crate) enum Reason {
     Cancelled,
     NotOurs,
     OwnedByDesign,
+    Stale,
     ForeignContents,
     Protected,
     FinalizersPending,
@@ -92,6 +93,7 @@ impl Reason {
             Self::Cancelled => "CANCELLED",
             Self::NotOurs => "NOT_OURS",
             Self::OwnedByDesign => "OWNED_BY_DESIGN",
+            Self::Stale => "STALE",
             Self::ForeignContents => "FOREIGN_CONTENTS",
             Self::Protected => "PROTECTED",
             Self::FinalizersPending => "FINALIZERS_PENDING",
@@ -143,6 +145,7 @@ impl Reason {
             | Self::ManifestInvalid
             | Self::NotOurs
             | Self::OwnedByDesign
+            | Self::Stale
             | Self::ForeignContents
             | Self::Protected
             | Self::NotFound
@@ -319,6 +322,8 @@ pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Sec
                 message: secrets.mask(&capped(&cause.message)),
             })
             .collect(),
+        // A race is over when it is run again; a field manager in the way stays there.
+        retryable: class.reason.is_retryable() || (class.reason == Reason::Conflict && class.patience.is_some()),
         ..Failure::new(class.reason, class.sentence(subject, answer.status, &text))
     };
     match class.patience {
@@ -573,6 +578,7 @@ impl Class {
             }
             404 => Self::again(Reason::KindUnknown, kind_patience(subject)),
             409 if has_cause("FieldManagerConflict") => Self::refused(Reason::Conflict),
+            409 if message.contains("UID in precondition") => Self::refused(Reason::Stale),
             409 => Self::again(Reason::Conflict, ODD),
             413 => Self::refused(Reason::TooLarge),
             415 => Self::refused(Reason::ApplyUnsupported),
@@ -607,6 +613,10 @@ impl Class {
             }
             Reason::KindUnknown => format!("{what}: the API server does not serve this path (yet): {text}"),
             Reason::NotFound => format!("{what} refers to what does not exist there: {text}"),
+            Reason::Stale => format!("{what} has been made anew by somebody meanwhile: {text}"),
+            Reason::Conflict if self.patience.is_some() => {
+                format!("{what} could not be written beside another write at the same moment: {text}")
+            }
             Reason::Conflict => {
                 format!(
                     "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
@@ -697,7 +707,25 @@ mod tests {
         let Verdict::Refused(failure) = &verdict else { panic!("{verdict:?}") };
         assert_eq!(failure.reason, Reason::Conflict);
         assert_eq!(failure.causes[0].field, ".spec.replicas");
-        assert_again(&judge(409, &status("Conflict", "object has been modified", "{}")), Reason::Conflict, false);
+        let race = judge(409, &status("Conflict", "object has been modified", "{}"));
+        assert_again(&race, Reason::Conflict, false);
+        assert!(
+            matches!(&race, Verdict::Again { failure, .. }
+            if failure.retryable && !failure.message.contains("force_conflicts")),
+            "{race:?}"
+        );
+    }
+
+    /// Case 285: only a conflict over fields is one with a field manager.
+    #[test]
+    fn conflicts_are_told_apart() {
+        let quota = "Operation cannot be fulfilled on resourcequotas: the object has been modified";
+        let quota = judge(409, &status("Conflict", quota, r#"{"kind":"resourcequotas","name":"q"}"#));
+        assert_again(&quota, Reason::Conflict, false);
+        assert!(matches!(&quota, Verdict::Again { failure, .. }
+            if failure.retryable && failure.message.contains("resourcequotas") && !failure.message.contains("manager")));
+        let anew = "Precondition failed: UID in precondition: a, UID in object meta: b";
+        assert_refused(&judge(409, &status("Conflict", anew, "{}")), Reason::Stale);
     }
 
     #[test]
