@@ -588,6 +588,7 @@ impl Class {
             500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, ODD),
             // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
             500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
+            500 if names_a_version_that_is_gone(message) => Self::refused(Reason::Invalid),
             500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
             500 if reason == "Timeout" || message.contains("request timed out") => Self::lost(Reason::Timeout),
             500 => Self::again(Reason::ServerError, ODD),
@@ -622,6 +623,10 @@ impl Class {
                     "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
                 )
             }
+            Reason::Invalid if names_a_version_that_is_gone(text) => format!(
+                "{what} can no longer be applied, as its managed fields name a version that its definition no longer has; \
+                 clear them (a JSON patch that replaces /metadata/managedFields by [{{}}]) and deploy again: {text}"
+            ),
             Reason::Immutable => format!("{what} changes an immutable field, which takes deleting it first: {text}"),
             Reason::TooLarge => format!("{what} is too large for the API server: {text}"),
             Reason::Throttled => format!("cluster {cluster} is throttling: {text}"),
@@ -634,6 +639,12 @@ impl Class {
             _ => format!("{what} was refused ({}): {text}", code.as_u16()),
         }
     }
+}
+
+/// Whether an object could not be converted because its managed fields name a version that its definition no longer has
+/// (case 283).
+fn names_a_version_that_is_gone(message: &str) -> bool {
+    message.contains("request to convert CR") && message.contains("invalid group/version")
 }
 
 /// Whether a refusal is about a field that cannot change (cases 39, 40).
@@ -798,6 +809,16 @@ mod tests {
         assert!(matches!(told(ProviderState::Sound, true), Verdict::Unknown(_)));
         assert!(matches!(told(ProviderState::Missing, true), Verdict::Unknown(_)));
         assert_refused(&told(ProviderState::Failed, true), Reason::KindUnknown);
+    }
+
+    /// Case 283: nothing that is tried again would help, and only clearing them does.
+    #[test]
+    fn managed_fields_of_a_version_that_is_gone_are_final_and_say_what_helps() {
+        let text = "request to convert CR to an invalid group/version: a.example/v1beta1";
+        let verdict = judge(500, &status("InternalError", text, "{}"));
+        assert_refused(&verdict, Reason::Invalid);
+        assert!(matches!(verdict, Verdict::Refused(failure)
+            if !failure.retryable && failure.message.contains("/metadata/managedFields")));
     }
 
     #[test]
