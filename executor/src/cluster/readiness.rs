@@ -73,6 +73,10 @@ pub(crate) async fn until_ready(
         // Most objects are ready as they are stored; nobody needs to watch them.
         return Report::of(state, "");
     }
+    if what.written.as_ref().is_some_and(is_claim) && Box::pin(is_bound_later(cluster, &what, deadline)).await {
+        let note = "it is bound when the first pod that uses it is scheduled (WaitForFirstConsumer)";
+        return Report { readiness: v1::Readiness::Ready, note: Some(note.into()) };
+    }
     let mut looks = cluster.watches.looks(cluster, &what.subject, what.resource, what.design_id);
     loop {
         if matches!(state, State::Ready | State::Stalled(_)) {
@@ -105,6 +109,23 @@ pub(crate) async fn until_ready(
                 }
             }
         };
+    }
+}
+
+fn is_claim(object: &Value) -> bool {
+    object["kind"] == "PersistentVolumeClaim" && object["apiVersion"] == "v1" && object["status"]["phase"] == "Pending"
+}
+
+/// Whether a claim waits for a pod to use it, so that waiting for the claim before the pod would never end (case 299).
+async fn is_bound_later(cluster: &Cluster, what: &Awaited<'_>, by: Instant) -> bool {
+    let class = what.written.as_ref().and_then(|claim| claim["spec"]["storageClassName"].as_str());
+    let Some(name) = class.filter(|name| !name.is_empty()) else { return false };
+    let (api_version, kind) = ("storage.k8s.io/v1", "StorageClass");
+    let subject = Subject { api_version, kind, namespace: "", name, ..what.subject.clone() };
+    let resource = Resource { plural: "storageclasses".into(), namespaced: false, has_status: false };
+    match object::read::<Value>(cluster, &subject, &resource, "application/json", by).await {
+        Ok(Found::There(class)) => class["volumeBindingMode"] == "WaitForFirstConsumer",
+        Ok(Found::NotThere) | Err(_) => false,
     }
 }
 

@@ -262,3 +262,30 @@ async fn api(cluster: &Cluster, group: &str, kind: &str, namespace: &str) -> Api
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
     Api::namespaced_with(cluster.client().await.unwrap(), namespace, &resource)
 }
+
+/// Case 299: a claim that is bound when a pod uses it, and an Ingress that nobody gives an address, are not waited for.
+#[tokio::test]
+async fn what_waits_for_others_by_design_is_ready() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("by-design").await.unwrap();
+    let class = format!("{namespace}-late");
+    let within = |rest: &str| format!("{{metadata: {{namespace: {namespace}}}, {rest}}}");
+    let claim = format!(
+        "spec: {{storageClassName: {class}, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}"
+    );
+    let ingress = "spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}";
+    let design = Design::new()
+        .component(
+            &class,
+            ("storage.k8s.io/v1", "StorageClass"),
+            &[],
+            "{provisioner: example.com/none, volumeBindingMode: WaitForFirstConsumer}",
+        )
+        .component("claim", ("v1", "PersistentVolumeClaim"), &[&class], &within(&claim))
+        .component("front", ("networking.k8s.io/v1", "Ingress"), &[], &within(ingress));
+    let outcome = world.run(waiting(&design, 60)).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    assert_eq!(readiness(&outcome, "claim"), Readiness::Ready, "{:#?}", outcome.results);
+    assert!(target(&outcome, "claim").warnings.iter().any(|it| it.contains("WaitForFirstConsumer")));
+    assert_eq!(readiness(&outcome, "front"), Readiness::Ready, "{:#?}", outcome.results);
+}

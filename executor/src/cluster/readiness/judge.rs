@@ -68,7 +68,6 @@ pub(crate) fn judge(object: &Value) -> State {
         ("", "PersistentVolume") => phase(object, &["Available", "Bound", "Released"], &["Failed"]),
         ("", "Namespace") => phase(object, &["Active"], &[]),
         ("", "Service") => service(object),
-        ("networking.k8s.io", "Ingress") => balanced(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
         ("apiregistration.k8s.io", "APIService") => by_condition(object, "Available").unwrap_or(State::Silent),
         _ => any(object, !group.contains('.') || OWN.contains(&group)),
@@ -393,6 +392,13 @@ mod tests {
         let given = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         assert_eq!(judge("Service", balanced, given), State::Ready);
         assert_eq!(judge("Service", json!({"type": "ClusterIP"}), json!({"loadBalancer": {}})), State::Ready);
+    }
+
+    /// Case 299: an Ingress serves by its controller, which need not give it an address.
+    #[test]
+    fn ingress_without_an_address_is_ready() {
+        let status = json!({"loadBalancer": {}});
+        assert_eq!(judge(&object("networking.k8s.io/v1", "Ingress", json!({}), status)), State::Ready);
     }
 
     /// Case 56: a custom resource that nobody has looked at yet is not ready.
