@@ -39,7 +39,7 @@ use self::{
 };
 use crate::{
     attributes, metrics,
-    verdict::{Answer, Subject, Unanswered, Verdict},
+    verdict::{Answer, Reason, Subject, Unanswered, Verdict},
 };
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
@@ -270,6 +270,14 @@ impl Cluster {
         let result =
             tokio::time::timeout_at(by, exchange).unwrap_or_else(|_| Err(Unanswered::Silent(started.elapsed()))).await;
         record(&span, target.method, &result, started.elapsed());
+        if let Ok(reply) = &result
+            && reply.status == StatusCode::NOT_FOUND
+            && !target.kind.is_empty()
+            && !object::is_of_the_api_server(reply)
+        {
+            // The path is not served: what was known of the kind is out of date, for whoever asks next.
+            self.discovery.forget(target.api_version);
+        }
         result
     }
 
@@ -327,7 +335,15 @@ impl Cluster {
         };
         let namespace = if resource.namespaced { subject.namespace } else { "" };
         let subject = Subject { namespace, ..subject.clone() };
-        match object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await {
+        let read = object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await;
+        // What was known of the kind may be from a run before, and has been forgotten by now.
+        if matches!(&read, Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown)
+            && let Err(discovery::Error::Unknown { .. }) =
+                self.find(subject.api_version, subject.kind, Instant::now(), by).await
+        {
+            return Seen::Unknown(format!("kind {} of {} is not served", subject.kind, subject.api_version));
+        }
+        match read {
             Ok(object::Found::NotThere) => Seen::Absent,
             Ok(object::Found::There(object::Bare { metadata })) => Seen::There {
                 ours: owner(&metadata, design_id) == Owner::Ours,
@@ -345,11 +361,6 @@ impl Cluster {
                 Seen::Unknown(failure.message)
             }
         }
-    }
-
-    /// Forgets what the group version was said to serve.
-    pub(crate) fn forget(&self, api_version: &str) {
-        self.discovery.forget(api_version);
     }
 
     /// Whether `resource_version` was written since the cluster was proven workable; none when the cluster did not say.

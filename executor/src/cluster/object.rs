@@ -132,6 +132,12 @@ pub(crate) fn says_not_there(reply: &Reply, subject: &Subject<'_>) -> bool {
     status.kind == "Status" && status.reason == "NotFound" && status.details.is_some_and(is_about)
 }
 
+/// Whether a 404 names what is not there, as the API server does for a path that it serves.
+pub(super) fn is_of_the_api_server(reply: &Reply) -> bool {
+    let status: NotFound = serde_json::from_slice(&reply.body).unwrap_or_default();
+    status.kind == "Status" && status.details.is_some_and(|details| !details.name.is_empty())
+}
+
 /// Reads the object as `T`.
 pub(crate) async fn read<T: serde::de::DeserializeOwned>(
     cluster: &Cluster,

@@ -293,7 +293,6 @@ async fn until_gone(
             Ok(Found::There(object)) => Ok(lingering(&object)),
             // The kind may have gone with the object, when its definition went meanwhile.
             Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown => {
-                cluster.forget(subject.api_version);
                 match cluster.absence(subject.api_version, subject.kind, deadline).await {
                     Ok(Absence::Proven) => return Ok(None),
                     Ok(Absence::Elsewhere(..)) => Err(failure.message),

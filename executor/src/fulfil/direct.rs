@@ -129,10 +129,6 @@ impl Direct {
             (false, true) => Box::pin(self.rehearse(&task)).await,
             (true, _) => Box::pin(self.remove(&task)).await,
         };
-        // What was known may be from a run before, and the kind may have gone since.
-        if matches!(&attempt.result, Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown) {
-            cluster.forget(head.api_version.as_str());
-        }
         warnings.append(&mut attempt.warnings);
         Attempt { warnings, ..attempt }
     }

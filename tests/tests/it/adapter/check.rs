@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchyard_proto::v1::{Change, Outcome, Readiness, Verdict};
+use switchyard_tests::sandbox::Cluster;
 
 use super::{
     CONFIG_MAP, MESH, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of, run, seen,
@@ -194,5 +196,59 @@ async fn what_an_adapter_made_is_waited_for_until_it_is_ready() {
         let seen = seen(outcome.result(component).unwrap());
         let found = ["east", "west"].map(|cluster| seen[cluster].readiness());
         assert_eq!(found, [readiness; 2], "{component}: {seen:#?}");
+    }
+}
+
+/// Case 308: a kind that is served no longer is forgotten by the look too.
+#[tokio::test]
+async fn kind_that_has_gone_is_not_looked_for_under_its_old_path() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("gone-kind").await;
+    let group = format!("{namespace}.example.com");
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("widgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let widgets = format!("/apis/{group}/v1/namespaces/{namespace}/widgets");
+    for cluster in [pair.world.east(), pair.world.west()] {
+        assert!(ask(cluster, "POST", definitions, &definition).await);
+        until_answered(cluster, &widgets, true).await;
+    }
+    let version = format!("{group}/v1");
+    let design =
+        Design::new().mesh("w", (&version, "Widget"), &[], &format!("{{metadata: {{namespace: {namespace}}}}}"));
+    let adapter = adapter(&["--ok-nothing"]).await;
+    let absent = run(deploy(&design, of(&adapter))).await;
+    assert_eq!(absent.outcomes()["w"], Outcome::Indeterminate, "{:#?}", absent.summary);
+
+    for cluster in [pair.world.east(), pair.world.west()] {
+        assert!(ask(cluster, "DELETE", &format!("{definitions}/widgets.{group}"), &Value::Null).await);
+        until_answered(cluster, &widgets, false).await;
+    }
+    let gone = run(deploy(&design, of(&adapter))).await;
+    let told = format!("{:?}", gone.results);
+    assert!(told.contains(&format!("kind Widget of {version} is not served")), "{told}");
+    assert!(!told.contains("does not serve this path"), "{told}");
+}
+
+/// Whether the API server does what it is asked.
+async fn ask(cluster: &Cluster, method: &str, path: &str, body: &Value) -> bool {
+    let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let client = cluster.client().await.unwrap();
+    client.request::<Value>(request.body(body).unwrap()).await.is_ok()
+}
+
+async fn until_answered(cluster: &Cluster, path: &str, answered: bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while ask(cluster, "GET", path, &Value::Null).await != answered {
+        assert!(tokio::time::Instant::now() < deadline, "{path} did not come or go");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
