@@ -512,8 +512,11 @@ pub(crate) fn namespace_created(missing: Failure) -> Verdict {
 }
 
 /// The verdict on a kind that discovery does not know.
-pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>) -> Verdict {
+///
+/// `near` is a kind of a similar name in the same version, `elsewhere` another version of the group that serves the kind.
+pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>, elsewhere: Option<&str>) -> Verdict {
     let hint = match (subject.kind_in_design, near) {
+        _ if let Some(version) = elsewhere => format!("; it serves it as {version}"),
         (true, _) => "; its definition is part of the design but is not served yet".into(),
         (false, Some(near)) => format!("; did you mean {near}?"),
         (false, None) => "; install what defines it, or add its definition to the design".into(),
@@ -793,7 +796,7 @@ mod tests {
 
     #[test]
     fn nothing_is_waited_for_that_will_not_come() {
-        let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None);
+        let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None, None);
         let told = |state, dry_run| {
             let kind = Some(Provider { component: "definition", state });
             let provided =

@@ -105,7 +105,12 @@ impl Direct {
                 }
             }
             Err(discovery::Error::Unknown { near }) => {
-                let verdict = verdict::kind_unknown(&subject, near.as_deref());
+                let asked = cluster.absence(subject.api_version, subject.kind, order.answer_by);
+                let elsewhere = match Box::pin(asked).await {
+                    Ok(Absence::Elsewhere(version, _)) => Some(version),
+                    Ok(Absence::Proven) | Err(_) => None,
+                };
+                let verdict = verdict::kind_unknown(&subject, near.as_deref(), elsewhere.as_deref());
                 return Attempt::ended(self.tell(verdict, &subject, direct, order));
             }
             Err(discovery::Error::Failed(why)) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),

@@ -473,3 +473,18 @@ async fn groups_that_one_answer_for_all_does_not_tell_are_asked_for_one_by_one()
         assert_eq!(proxy.count(|seen| seen.path == "/apis/batch/v1"), 1);
     }
 }
+
+/// Case 294: a kind that another version of its group serves is told with that version.
+#[tokio::test]
+async fn a_kind_in_another_version_is_told_with_the_version_that_is_served() {
+    let stage = Stage::set("served-version").await;
+    let group = own_group(&stage);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    stage.create(stage.world.east(), definitions, &definition(&group, "widgets", "Widget")).await;
+    let path = format!("/apis/{group}/v1/namespaces/{}/widgets", stage.namespace);
+    eventually("the kind to be served", async || stage.read(stage.world.east(), &path).await.is_some()).await;
+    let mut object = custom(&stage, "Widget", "w");
+    object["apiVersion"] = json!(format!("{group}/v2"));
+    let outcome = stage.run(&Draft::on(&["east"]).apply("w", &[], &object)).await;
+    assert_failed(&outcome, "w", "KIND_UNKNOWN", &[&format!("it serves it as {group}/v1")]);
+}
