@@ -54,6 +54,8 @@ pub(crate) struct Applied {
     pub(crate) namespace: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// Whether others have written it so lately that the answer alone does not say who changed it.
+    pub(crate) unsure: bool,
     /// Whether it was changed, and another manager has written it too, whenever that was.
     pub(crate) has_others: bool,
     /// The whole of it as JSON, where it was written.
@@ -138,6 +140,12 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
         .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
         .and_then(|object| proof(cluster, what, object, &answered))
         .map(|applied| Applied { body: reply.body.clone(), ..applied });
+    let result = match result {
+        Ok(applied) if applied.unsure && Box::pin(was_the_same(cluster, what, &applied, by)).await => {
+            Ok(Applied { change: Change::Unchanged, has_others: false, ..applied })
+        }
+        result => result,
+    };
     Outcome { result, warnings: masked_warnings(&reply, what) }
 }
 
@@ -246,6 +254,7 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
     if metadata.deletion_timestamp.is_some() {
         return Err(verdict::being_deleted(subject));
     }
+    let mut unsure = false;
     let change = if answered.created {
         Change::Created
     } else {
@@ -254,6 +263,11 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
             .iter()
             .find(|entry| entry.manager == what.manager && entry.operation == "Apply" && entry.subresource.is_empty());
         let entry_time = ours.map(|entry| &*entry.time);
+        // Whoever wrote in the same second or later, such as the status, has moved the resource version too (case 315).
+        let is_later = |entry: &ManagedFields| entry_time.is_some_and(|ours| *entry.time >= *ours);
+        let of_others =
+            metadata.managed_fields.iter().filter(|entry| !ours.is_some_and(|ours| std::ptr::eq(*entry, ours)));
+        unsure = what.lost_since.is_none() && of_others.into_iter().any(is_later);
         let wrote = ours.is_none()
             || may_be_of_this_request(entry_time, answered)
                 && cluster.is_since_baseline(&metadata.resource_version).unwrap_or(true);
@@ -271,8 +285,29 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        unsure: unsure && change == Change::Configured,
         has_others,
         body: Bytes::new(),
+    })
+}
+
+/// Whether the object was the same right before the write: as far as others can be told apart by that, our fields too.
+async fn was_the_same(cluster: &Cluster, what: &Patch<'_>, applied: &Applied, by: Instant) -> bool {
+    let before = revision_before::<Value>(cluster, &what.subject, what.resource, applied, "application/json", by);
+    let (Some(items), Ok(after)) = (before.await, serde_json::from_slice::<Value>(&applied.body)) else { return false };
+    let ours = |object: &Value| {
+        let entries = object["metadata"]["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_ours = |entry: &&Value| {
+            entry["manager"] == what.manager && entry["operation"] == "Apply" && entry["subresource"].is_null()
+        };
+        entries.iter().find(is_ours).map(|entry| entry["fieldsV1"].clone())
+    };
+    items.into_iter().filter(|before| before["metadata"]["uid"] == applied.uid.as_str()).any(|mut before| {
+        // Objects in lists do not always say of which kind they are.
+        for key in ["apiVersion", "kind"] {
+            before[key] = after[key].clone();
+        }
+        ours(&before).is_some() && ours(&before) == ours(&after) && diff::diff(Some(&before), &after).is_empty()
     })
 }
 
@@ -284,6 +319,19 @@ pub(crate) async fn before(
     applied: &Applied,
     by: Instant,
 ) -> Option<object::Metadata> {
+    let items = revision_before::<object::Bare>(cluster, subject, resource, applied, listing::METADATA_LIST, by);
+    items.await?.into_iter().map(|item| item.metadata).find(|metadata| metadata.uid == applied.uid)
+}
+
+/// What had the object's name in the revision before the write.
+async fn revision_before<T: serde::de::DeserializeOwned>(
+    cluster: &Cluster,
+    subject: &Subject<'_>,
+    resource: &Resource,
+    applied: &Applied,
+    accept: &'static str,
+    by: Instant,
+) -> Option<Vec<T>> {
     // Resource versions are revisions of the whole store (https://kubernetes.io/docs/reference/using-api/api-concepts/,
     // "Resource versions"), so the one before shows the object without this write.
     let revision = applied.resource_version.parse::<u64>().ok()?.checked_sub(1)?;
@@ -291,18 +339,17 @@ pub(crate) async fn before(
     path.push_str("?fieldSelector=metadata.name%3D");
     path.extend(utf8_percent_encode(subject.name, NON_ALPHANUMERIC));
     path.push_str(&format!("&resourceVersion={revision}&resourceVersionMatch=Exact"));
-    let request = Request::get(path).header(header::ACCEPT, listing::METADATA_LIST).body(Body::empty()).ok()?;
+    let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty()).ok()?;
     let reply = cluster.send(request, &object::target("LIST", subject, resource, 1), by).await.ok()?;
     if reply.status != StatusCode::OK {
         return None;
     }
-    let list: BareList = serde_json::from_slice(&reply.body).ok()?;
-    list.items.into_iter().map(|item| item.metadata).find(|metadata| metadata.uid == applied.uid)
+    serde_json::from_slice::<Revision<T>>(&reply.body).ok().map(|revision| revision.items)
 }
 
 #[derive(Deserialize)]
-struct BareList {
-    items: Vec<object::Bare>,
+struct Revision<T> {
+    items: Vec<T>,
 }
 
 /// Whether a field manager's entry may have been written by the request that was answered: both times are the server's, cut
