@@ -1,5 +1,7 @@
 //! Server-side apply of one object to one cluster: one PATCH, and from its answer the proof of what became of it (S18, D12).
 
+mod kubectl;
+
 use std::{
     borrow::Cow,
     time::{Duration, SystemTime},
@@ -136,7 +138,9 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     // What a lost attempt wrote was written by this step too.
     let took = what.lost_since.unwrap_or(sent).elapsed();
     let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
+    let mut said = masked_warnings(&reply, what);
     let result = serde_json::from_slice(&reply.body)
+        .inspect(|object: &Object<'_>| said.extend(of_kubectl(object, &reply, what)))
         .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
         .and_then(|object| proof(cluster, what, object, &answered))
         .map(|applied| Applied { body: reply.body.clone(), ..applied });
@@ -146,7 +150,13 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
         }
         result => result,
     };
-    Outcome { result, warnings: masked_warnings(&reply, what) }
+    Outcome { result, warnings: said }
+}
+
+/// What is said of fields that client-side `kubectl apply` still owns. The answer is read whole only where it does.
+fn of_kubectl(object: &Object<'_>, reply: &Reply, what: &Patch<'_>) -> Option<String> {
+    object.metadata.managed_fields.iter().find(|entry| entry.manager == kubectl::MANAGER)?;
+    kubectl::warning(&serde_json::from_slice(&reply.body).ok()?, what.manager)
 }
 
 /// Asks what applying the object would change (S22): the API server goes all the way and stores nothing.

@@ -398,3 +398,19 @@ async fn what_others_wrote_meanwhile_does_not_count_as_ours() {
     let (again, ()) = tokio::join!(again, controller);
     assert_applied(&again, "web", Change::Unchanged);
 }
+
+/// Case 295: what client-side kubectl wrote stays when the design does not have it, and that is said.
+#[tokio::test]
+async fn fields_that_kubectl_apply_left_behind_are_named() {
+    let stage = Stage::set("left-by-kubectl").await;
+    let mut before = stage.config_map("map");
+    before["data"]["old"] = json!("x");
+    let path =
+        format!("{}?fieldManager=kubectl-client-side-apply", stage.path("v1/configmaps", "").trim_end_matches('/'));
+    stage.create(stage.world.east(), &path, &before).await;
+    let outcome = stage.run(&Draft::on(&["east"]).apply("map", &[], &stage.config_map("map"))).await;
+    assert_applied(&outcome, "map", Change::Configured);
+    let warnings = &outcome.target("map", "east").unwrap().warnings;
+    let named = |it: &String| it.contains("kubectl-client-side-apply") && it.contains("data.old");
+    assert!(warnings.iter().any(named), "{warnings:?}");
+}
