@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".switchyard.v1.AdapterRoute",
             ".switchyard.v1.ClusterAccess",
             ".switchyard.v1.ClusterAccess.source",
+            ".switchyard.v1.EncodedPart",
             ".switchyard.v1.ExecuteRequest",
             ".meshes.ProcessOAMRequest",
             ".meshes.ProvisionRequest",

@@ -8,8 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use prost::Message;
 use switchyard_proto::{
     digest::PlanDigest,
+    unknown_fields,
     v1::{self, cluster_access, execute_request::Part, plan_step::Route},
 };
 
@@ -25,6 +27,9 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Largest number of steps.
 const MAX_STEPS: usize = 200_000;
 
+/// How many unknown fields of a part are named in a refusal.
+const MAX_UNKNOWN_NAMED: usize = 20;
+
 /// Why a plan was not taken in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
@@ -33,8 +38,14 @@ pub(crate) enum Error {
     Invalid { field: String, what: String },
     #[error("the plan is not complete: {0}")]
     Incomplete(String),
-    #[error("the plan was altered: its parts have the digest {found}, its id is {stated}")]
+    #[error(
+        "the plan was altered, or passed on by a client whose protos are older than the planner's (then ask for it with \
+         `encoded`): its parts have the digest {found}, its id is {stated}"
+    )]
     Digest { stated: String, found: String },
+    /// Fields or values that were added to the contract after this executor was built (L0).
+    #[error("the plan says what this executor does not know: {}", .0.join("; "))]
+    TooNew(Vec<String>),
     #[error("the plan is larger than the executor takes: {0}")]
     TooLarge(String),
     /// An adapter's address that nobody could dial (S17).
@@ -84,8 +95,12 @@ impl Intake {
     pub(crate) fn take(&mut self, part: Option<Part>) -> Result<Option<Accepted>, Error> {
         match part {
             None => invalid("part", "a message without a part; send header, step, trailer, cluster or cancel")?,
-            Some(Part::Header(header)) => self.header(header)?,
-            Some(Part::Step(step)) => self.step(step)?,
+            Some(Part::Header(header)) => {
+                let digest = PlanDigest::new(&header);
+                self.header(header, digest)?;
+            }
+            Some(Part::Step(step)) => self.step(step, None)?,
+            Some(Part::Encoded(part)) => return self.encoded(&part),
             Some(Part::Cluster(access)) => self.cluster(access)?,
             Some(Part::Cancel(_)) => return Err(Error::Cancelled),
             Some(Part::Trailer(trailer)) => return self.trailer(&trailer).map(Some),
@@ -103,7 +118,30 @@ impl Intake {
         })
     }
 
-    fn header(&mut self, header: v1::PlanHeader) -> Result<(), Error> {
+    /// Takes a part that came as bytes. They are hashed as received, so it does not matter what those who passed them on
+    /// know of the contract (L0).
+    fn encoded(&mut self, v1::EncodedPart { kind, bytes }: &v1::EncodedPart) -> Result<Option<Accepted>, Error> {
+        match known(*kind, "encoded.kind")? {
+            v1::PlanPartKind::Unspecified => invalid("encoded.kind", "it says neither header nor step nor trailer"),
+            v1::PlanPartKind::Header => {
+                let header = decode("switchyard.v1.PlanHeader", "header", bytes)?;
+                let digest = PlanDigest::of_encoded_header(bytes).or_else(|_| not_encoded("header"))?;
+                self.header(header, digest)?;
+                Ok(None)
+            }
+            v1::PlanPartKind::Step => {
+                let field = format!("steps[{}]", self.steps.len());
+                let step = decode("switchyard.v1.PlanStep", &field, bytes)?;
+                self.step(step, Some(bytes))?;
+                Ok(None)
+            }
+            v1::PlanPartKind::Trailer => {
+                self.trailer(&decode("switchyard.v1.PlanTrailer", "trailer", bytes)?).map(Some)
+            }
+        }
+    }
+
+    fn header(&mut self, header: v1::PlanHeader, digest: PlanDigest) -> Result<(), Error> {
         if self.header.is_some() {
             return invalid("header", "a second header; one stream carries one plan");
         }
@@ -117,25 +155,28 @@ impl Intake {
         if header.clusters.len() > usize::from(u16::MAX) {
             return Err(Error::TooLarge(format!("{} clusters", header.clusters.len())));
         }
-        if header.operation() == v1::Operation::Unspecified {
+        if known::<v1::Operation>(header.operation, "header.operation")? == v1::Operation::Unspecified {
             return invalid("header.operation", "a plan says whether it deploys or undeploys");
         }
         if header.step_count as usize > MAX_STEPS {
             return Err(Error::TooLarge(format!("{} steps, at most {MAX_STEPS} are taken", header.step_count)));
         }
-        let digest = PlanDigest::new(&header);
         self.header = Some((header, digest));
         Ok(())
     }
 
-    fn step(&mut self, step: v1::PlanStep) -> Result<(), Error> {
+    /// Takes a step, and the bytes that it came as if it did not come as a message.
+    fn step(&mut self, step: v1::PlanStep, encoded: Option<&[u8]>) -> Result<(), Error> {
         let Some((header, digest)) = &mut self.header else {
             return invalid("step", "a step before the header; the header comes first");
         };
         if self.steps.len() == header.step_count as usize {
             return invalid("step", format!("more steps than the {} that the header counts", header.step_count));
         }
-        digest.step(&step);
+        match encoded {
+            Some(bytes) => digest.encoded_step(bytes),
+            None => _ = digest.step(&step),
+        }
         let field = format!("steps[{}]", self.steps.len());
         let position = StepIx(self.steps.len() as u32);
         if step.id.is_empty() || self.positions.insert(step.id.clone(), position).is_some() {
@@ -242,6 +283,29 @@ impl Intake {
     }
 }
 
+/// Decodes a part that came as bytes, and refuses by name what this program does not know in it.
+fn decode<M: Message + Default>(message: &str, field: &str, bytes: &[u8]) -> Result<M, Error> {
+    let decoded = M::decode(bytes).or_else(|_| not_encoded(field))?;
+    // What is not known was not kept, so the message is shorter than the bytes. Only then is it worth a closer look.
+    if decoded.encoded_len() < bytes.len() {
+        let unknown = unknown_fields(message, bytes).or_else(|_| not_encoded(field))?;
+        if !unknown.is_empty() {
+            let named = unknown.into_iter().take(MAX_UNKNOWN_NAMED).map(|what| format!("{field}: {what}"));
+            return Err(Error::TooNew(named.collect()));
+        }
+    }
+    Ok(decoded)
+}
+
+fn not_encoded<T>(field: &str) -> Result<T, Error> {
+    invalid("encoded.bytes", format!("the bytes of {field} are no such message"))
+}
+
+/// Reads an enum, and refuses a value that was added to the contract after this program was built.
+fn known<E: TryFrom<i32>>(value: i32, field: &str) -> Result<E, Error> {
+    E::try_from(value).map_err(|_| Error::TooNew(vec![format!("{field}: value {value}")]))
+}
+
 fn lanes(clusters: &[String], named: &[String], field: &str) -> Result<Vec<Lane>, Error> {
     let mut lanes = BTreeSet::new();
     for name in named {
@@ -263,7 +327,7 @@ fn adapter(
     field: &str,
 ) -> Result<Adapter, Error> {
     let field = format!("{field}.adapter");
-    let protocol = route.protocol();
+    let protocol = known(route.protocol, &format!("{field}.protocol"))?;
     let clusters = lanes(&header.clusters, &route.clusters, &field)?;
     let declared: serde_json::Value = serde_json::from_str(&route.declaration)
         .or_else(|_| invalid(format!("{field}.declaration"), "the declaration is not JSON"))?;
@@ -337,7 +401,7 @@ fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Di
 }
 
 fn options(options: v1::RunOptions) -> Result<Options, Error> {
-    let goes_on_without_client = options.on_disconnect() == v1::OnDisconnect::Continue;
+    let on_disconnect: v1::OnDisconnect = known(options.on_disconnect, "header.options.on_disconnect")?;
     let step_timeout = match options.step_timeout {
         None => None,
         Some(duration) => match Duration::try_from(duration) {
@@ -366,7 +430,7 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         delete_foreign: options.delete_foreign,
         upgrade_dependencies: options.upgrade_dependencies,
         remove_dependencies: options.remove_dependencies,
-        goes_on_without_client,
+        goes_on_without_client: on_disconnect == v1::OnDisconnect::Continue,
     })
 }
 

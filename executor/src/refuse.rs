@@ -36,6 +36,12 @@ pub(crate) fn intake(error: &intake::Error) -> Status {
         intake::Error::Digest { .. } => {
             refusal(Reason::PlanDigestMismatch, &text).violation("header.plan_id", &text).into_status()
         }
+        intake::Error::TooNew(unknown) => {
+            let add = |refusal: switchyard_service::status::Refusal, what: &String| {
+                refusal.precondition("PLAN", what, "upgrade the executor, or plan with a planner of its version")
+            };
+            unknown.iter().fold(refusal(Reason::PlanTooNew, text), add).into_status()
+        }
         intake::Error::TooLarge(what) => {
             refusal(Reason::MessageTooLarge, text).quota("plan", what).retry_after(Duration::ZERO).into_status()
         }

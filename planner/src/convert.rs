@@ -50,6 +50,8 @@ pub struct Intake {
     include_dependencies: bool,
     options: v1::RunOptions,
     limits: Limits,
+    /// Whether the parts are wanted as bytes.
+    encoded: bool,
     /// The request's registry entries, not yet checked.
     pub registry: Option<Form>,
 }
@@ -63,7 +65,8 @@ impl Intake {
     /// Takes a request in. Defaults are filled in here: the direction, the default namespace, what a client that goes away
     /// means. The step timeout stays absent, as its default depends on the route.
     pub fn new(request: v1::PlanRequest, limits: Limits) -> Result<Self, Unfit> {
-        let v1::PlanRequest { design, operation, dry_run, clusters, include_dependencies, registry, options } = request;
+        let v1::PlanRequest { design, operation, dry_run, clusters, include_dependencies, registry, options, encoded } =
+            request;
         let mut mistakes = Mistakes::default();
         let operation = match v1::Operation::try_from(operation) {
             Ok(v1::Operation::Unspecified | v1::Operation::Deploy) => Operation::Deploy,
@@ -90,9 +93,17 @@ impl Intake {
             }
         };
         match design {
-            Some(design) if mistakes.0.is_empty() => {
-                Ok(Self { design, operation, dry_run, clusters, include_dependencies, options, limits, registry })
-            }
+            Some(design) if mistakes.0.is_empty() => Ok(Self {
+                design,
+                operation,
+                dry_run,
+                clusters,
+                include_dependencies,
+                options,
+                limits,
+                registry,
+                encoded,
+            }),
             _ => Err(Unfit::Mistakes(mistakes.0)),
         }
     }
@@ -166,7 +177,7 @@ impl Intake {
         let largest = Largest { bytes: largest.0, name: shortened(largest.1) };
         header.plan_id = digest.plan_id();
         header.traceparent = traceparent;
-        Parts { header, steps, largest }
+        Parts { header, steps, largest, encoded: self.encoded }
     }
 }
 
@@ -179,6 +190,8 @@ pub struct Parts {
     pub steps: Vec<v1::PlanStep>,
     /// The largest part.
     pub largest: Largest,
+    /// Whether the parts are sent as bytes.
+    pub encoded: bool,
 }
 
 /// The largest part of a plan: whoever cannot take it can take none of the plan.
@@ -197,13 +210,25 @@ impl IntoIterator for Parts {
 
     fn into_iter(self) -> Self::IntoIter {
         use v1::plan_response::Part;
-        let Self { header, steps, .. } = self;
+        let Self { header, steps, encoded, .. } = self;
         let trailer = v1::PlanTrailer { plan_id: header.plan_id.clone(), step_count: header.step_count };
         let parts = std::iter::once(Part::Header(header))
             .chain(steps.into_iter().map(Part::Step))
             .chain(std::iter::once(Part::Trailer(trailer)));
-        Box::new(parts.map(|part| v1::PlanResponse { part: Some(part) }))
+        let sent = move |part| if encoded { Part::Encoded(self::encoded(&part)) } else { part };
+        Box::new(parts.map(move |part| v1::PlanResponse { part: Some(sent(part)) }))
     }
+}
+
+fn encoded(part: &v1::plan_response::Part) -> v1::EncodedPart {
+    use v1::{PlanPartKind as Kind, plan_response::Part};
+    let (kind, bytes) = match part {
+        Part::Header(header) => (Kind::Header, header.encode_to_vec()),
+        Part::Step(step) => (Kind::Step, step.encode_to_vec()),
+        Part::Trailer(trailer) => (Kind::Trailer, trailer.encode_to_vec()),
+        Part::Encoded(part) => return part.clone(),
+    };
+    v1::EncodedPart { kind: kind.into(), bytes }
 }
 
 /// What is wrong with a request, in the order of its fields.

@@ -1,9 +1,14 @@
 //! The digest that makes a plan's id: it proves that a plan arrived whole and unaltered (D7, D22).
 //!
 //! It is taken over protobuf encodings. Those are deterministic here, because the messages of a plan hold no maps and no
-//! unknown fields, and prost writes fields in the order of their numbers.
+//! unknown fields, and prost writes fields in the order of their numbers. What comes as bytes (`EncodedPart`) is hashed as
+//! received, so that fields which this program does not know count too.
 
-use prost::Message;
+use prost::{
+    DecodeError, Message,
+    bytes::Buf,
+    encoding::{DecodeContext, decode_key, encode_varint, skip_field},
+};
 use sha2::{Digest, Sha256};
 
 use crate::v1::{PlanHeader, PlanStep};
@@ -24,10 +29,26 @@ impl PlanDigest {
         digest
     }
 
+    /// Begins with a header as it was received.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no protobuf message.
+    pub fn of_encoded_header(header: &[u8]) -> Result<Self, DecodeError> {
+        let mut digest = Self { hash: Sha256::new(), buffer: Vec::new() };
+        digest.bytes(&without_id_and_trace(header)?);
+        Ok(digest)
+    }
+
     /// Goes on with the next step, and answers how many bytes it has when it is sent.
     pub fn step(&mut self, step: &PlanStep) -> usize {
         self.message(step);
         self.buffer.len()
+    }
+
+    /// Goes on with the next step as it was received.
+    pub fn encoded_step(&mut self, step: &[u8]) {
+        self.bytes(step);
     }
 
     /// Ends, and answers the plan's id: 64 lower-case hex digits.
@@ -40,6 +61,30 @@ impl PlanDigest {
         message.encode_length_delimited(&mut self.buffer).expect("a vector grows as needed");
         self.hash.update(&self.buffer);
     }
+
+    fn bytes(&mut self, message: &[u8]) {
+        self.buffer.clear();
+        encode_varint(message.len() as u64, &mut self.buffer);
+        self.hash.update(&self.buffer);
+        self.hash.update(message);
+    }
+}
+
+/// The numbers of `plan_id` and `traceparent` in a header.
+const NOT_IN_THE_DIGEST: [u32; 2] = [1, 11];
+
+fn without_id_and_trace(header: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut kept = Vec::with_capacity(header.len());
+    let mut rest = header;
+    while rest.has_remaining() {
+        let field = rest;
+        let (number, wire_type) = decode_key(&mut rest)?;
+        skip_field(wire_type, number, &mut rest, DecodeContext::default())?;
+        if !NOT_IN_THE_DIGEST.contains(&number) {
+            kept.extend_from_slice(&field[..field.len() - rest.len()]);
+        }
+    }
+    Ok(kept)
 }
 
 /// The id of the plan made of `header` and `steps`.
@@ -63,6 +108,30 @@ mod tests {
     fn trace_context_and_id_play_no_part() {
         let other = PlanHeader { plan_id: "x".into(), traceparent: "00-1-2-01".into(), ..header() };
         assert_eq!(plan_id(&header(), []), plan_id(&other, []));
+    }
+
+    #[test]
+    fn bytes_have_the_digest_of_their_message() {
+        let header = PlanHeader { plan_id: "x".into(), traceparent: "00-1-2-01".into(), ..header() };
+        let step = PlanStep { id: "a".into(), ..Default::default() };
+        let of_bytes = |header: &[u8]| {
+            let mut digest = PlanDigest::of_encoded_header(header).unwrap();
+            digest.encoded_step(&step.encode_to_vec());
+            digest.plan_id()
+        };
+        let bytes = header.encode_to_vec();
+        assert_eq!(of_bytes(&bytes), plan_id(&header, [&step]));
+        // Field 1000, which nobody knows, counts.
+        let longer = [&bytes[..], &[0xc2, 0x3e, 1, b'z']].concat();
+        assert_ne!(of_bytes(&longer), plan_id(&header, [&step]));
+        assert!(PlanDigest::of_encoded_header(&bytes[..bytes.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn numbers_left_out_are_those_of_id_and_trace_context() {
+        let header = crate::pool().get_message_by_name("switchyard.v1.PlanHeader").unwrap();
+        let number = |name| header.get_field_by_name(name).unwrap().number();
+        assert_eq!(NOT_IN_THE_DIGEST, [number("plan_id"), number("traceparent")]);
     }
 
     #[test]

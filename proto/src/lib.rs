@@ -6,9 +6,13 @@
 pub mod digest;
 mod kept;
 mod redact;
+mod unknown;
 
 pub use kept::Kept;
 pub use redact::{userinfo, without_userinfo};
+#[cfg(test)]
+pub(crate) use unknown::pool;
+pub use unknown::unknown_fields;
 
 /// Package `switchyard.v1`: the contract of the planner and of the executor.
 #[allow(clippy::all, missing_docs, unreachable_pub, reason = "generated code is not held to our lints")]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     meshes::{ProcessOamRequest, ProvisionRequest},
     v1::{
-        AdapterRoute, Chart, ClusterAccess, Design, DirectRoute, ExecuteRequest, cluster_access, design,
+        AdapterRoute, Chart, ClusterAccess, Design, DirectRoute, EncodedPart, ExecuteRequest, cluster_access, design,
         execute_request::Part,
     },
 };
@@ -84,6 +84,15 @@ impl fmt::Debug for AdapterRoute {
     }
 }
 
+impl fmt::Debug for EncodedPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncodedPart")
+            .field("kind", &self.kind())
+            .field("bytes", &format_args!("{} bytes", self.bytes.len()))
+            .finish()
+    }
+}
+
 impl fmt::Debug for ExecuteRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Manifests may hold Secret data, so parts are named and not shown.
@@ -94,6 +103,7 @@ impl fmt::Debug for ExecuteRequest {
             Some(Part::Trailer(_)) => "trailer",
             Some(Part::Cluster(_)) => "cluster",
             Some(Part::Cancel(_)) => "cancel",
+            Some(Part::Encoded(_)) => "encoded",
         };
         f.debug_struct("ExecuteRequest").field("part", &part).finish()
     }

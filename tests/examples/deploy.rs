@@ -12,22 +12,20 @@ async fn main() -> anyhow::Result<()> {
     let mut executor = ExecutorServiceClient::connect("http://127.0.0.1:7002").await?;
 
     let document = std::fs::read_to_string("tests/examples/shop.yaml")?;
+    // As bytes, so that a planner that is newer than these protos loses nothing on the way.
     let request = PlanRequest {
         design: Some(Design { source: Some(Source::Document(document)) }),
         clusters: vec!["east".into(), "west".into()],
+        encoded: true,
         ..PlanRequest::default()
     };
     let mut plan = planner.plan(request).await?.into_inner();
 
-    // The parts of a plan have the same names and numbers where they come from and where they go.
     let mut parts = Vec::new();
     while let Some(answer) = plan.message().await? {
-        let part = answer.part.map(|part| match part {
-            plan_response::Part::Header(header) => execute_request::Part::Header(header),
-            plan_response::Part::Step(step) => execute_request::Part::Step(step),
-            plan_response::Part::Trailer(trailer) => execute_request::Part::Trailer(trailer),
-        });
-        parts.push(ExecuteRequest { part });
+        if let Some(plan_response::Part::Encoded(part)) = answer.part {
+            parts.push(ExecuteRequest { part: Some(execute_request::Part::Encoded(part)) });
+        }
     }
 
     let mut events = executor.execute(stream::iter(parts)).await?.into_inner();

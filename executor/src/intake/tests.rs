@@ -142,3 +142,66 @@ fn cancel_before_the_trailer_starts_nothing() {
     parts.insert(1, Part::Cancel(v1::Cancel::default()));
     assert!(matches!(feed(parts), Err(Error::Cancelled)));
 }
+
+/// The same parts as Plan answers them when it is asked for bytes.
+fn as_bytes(parts: Vec<Part>) -> Vec<Part> {
+    let encoded = |part: Part| {
+        let (kind, bytes) = match part {
+            Part::Header(header) => (v1::PlanPartKind::Header, header.encode_to_vec()),
+            Part::Step(step) => (v1::PlanPartKind::Step, step.encode_to_vec()),
+            Part::Trailer(trailer) => (v1::PlanPartKind::Trailer, trailer.encode_to_vec()),
+            other => return other,
+        };
+        Part::Encoded(v1::EncodedPart { kind: kind.into(), bytes })
+    };
+    parts.into_iter().map(encoded).collect()
+}
+
+/// Field 1000, which no message of the contract has.
+const UNKNOWN: [u8; 4] = [0xc2, 0x3e, 1, b'z'];
+
+#[test]
+fn plan_in_bytes_is_the_same_plan() {
+    let parts = plan(vec![step("a", &[]), step("b", &["a"])]);
+    let accepted = feed(as_bytes(parts.clone())).unwrap();
+    assert_eq!(accepted.plan.id, feed(parts.clone()).unwrap().plan.id);
+    assert_eq!(accepted.plan.steps[1].depends_on, [StepIx(0)]);
+    // Some parts may come as bytes and others not.
+    let mixed = [&as_bytes(parts.clone())[..2], &parts[2..]].concat();
+    assert_eq!(feed(mixed).unwrap().plan.steps.len(), 2);
+}
+
+#[test]
+fn what_this_executor_does_not_know_is_refused_by_name() {
+    for (at, wanted) in [
+        (0, "header: field 1000 of switchyard.v1.PlanHeader"),
+        (1, "steps[0]: field 1000 of switchyard.v1.PlanStep"),
+        (2, "trailer: field 1000 of switchyard.v1.PlanTrailer"),
+    ] {
+        let mut parts = as_bytes(plan(vec![step("a", &[])]));
+        let Part::Encoded(part) = &mut parts[at] else { panic!("another part") };
+        part.bytes.extend(UNKNOWN);
+        assert_eq!(feed(parts).err(), Some(Error::TooNew(vec![wanted.into()])));
+    }
+    let mut parts = plan(vec![step("a", &[])]);
+    let Part::Header(header) = &mut parts[0] else { panic!("another part") };
+    header.options = Some(v1::RunOptions { on_disconnect: 9, ..Default::default() });
+    header.plan_id = digest::plan_id(header, &[step("a", &[])]);
+    let id = header.plan_id.clone();
+    parts[2] = Part::Trailer(v1::PlanTrailer { plan_id: id, step_count: 1 });
+    assert_eq!(feed(parts).err(), Some(Error::TooNew(vec!["header.options.on_disconnect: value 9".into()])));
+}
+
+#[test]
+fn altered_bytes_are_found_out() {
+    let mut parts = as_bytes(plan(vec![step("a", &[])]));
+    let other = as_bytes(plan(vec![step("b", &[])]));
+    parts[1] = other[1].clone();
+    assert!(matches!(feed(parts), Err(Error::Digest { .. })));
+    let mut parts = as_bytes(plan(vec![step("a", &[])]));
+    let Part::Encoded(part) = &mut parts[1] else { panic!("another part") };
+    part.bytes.pop();
+    assert_invalid(feed(parts.clone()), "encoded.bytes");
+    parts[1] = Part::Encoded(v1::EncodedPart::default());
+    assert_invalid(feed(parts), "encoded.kind");
+}

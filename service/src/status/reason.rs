@@ -19,6 +19,8 @@ pub enum Reason {
     PlanIncomplete,
     /// The plan is not the one its id was made for.
     PlanDigestMismatch,
+    /// The plan says something that this executor does not know; each is a `PreconditionFailure` violation.
+    PlanTooNew,
     /// A cluster cannot be worked on; each is a `PreconditionFailure` violation.
     ClusterUnusable,
     /// Another run of this design is going on there.
@@ -44,13 +46,14 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 17] = [
+const TABLE: [(Reason, &str, Code); 18] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
     (Reason::PlanInvalid, "PLAN_INVALID", Code::InvalidArgument),
     (Reason::PlanIncomplete, "PLAN_INCOMPLETE", Code::InvalidArgument),
     (Reason::PlanDigestMismatch, "PLAN_DIGEST_MISMATCH", Code::InvalidArgument),
+    (Reason::PlanTooNew, "PLAN_TOO_NEW", Code::FailedPrecondition),
     (Reason::ClusterUnusable, "CLUSTER_UNUSABLE", Code::FailedPrecondition),
     (Reason::RunConflict, "RUN_CONFLICT", Code::Aborted),
     (Reason::MessageTooLarge, "MESSAGE_TOO_LARGE", Code::ResourceExhausted),
