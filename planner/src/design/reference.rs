@@ -49,6 +49,10 @@ pub(super) enum Dead {
 pub(super) enum Unresolved<'a> {
     /// It asks for another document.
     Import,
+    /// Its path ends before its bracket.
+    Broken,
+    /// It holds two references.
+    Several,
     /// Its path leads nowhere.
     Dead(&'a str, Dead),
     /// With it, references would add more than they may.
@@ -58,7 +62,7 @@ pub(super) enum Unresolved<'a> {
 impl Unresolved<'_> {
     pub(super) fn kind(&self) -> Kind {
         match self {
-            Self::Import | Self::Dead(..) => Kind::UnresolvedReference,
+            Self::Import | Self::Broken | Self::Several | Self::Dead(..) => Kind::UnresolvedReference,
             Self::TooMuch(_) => Kind::LimitExceeded,
         }
     }
@@ -67,6 +71,10 @@ impl Unresolved<'_> {
     pub(super) fn message(&self) -> String {
         match self {
             Self::Import => "`$(#use …)` is not supported; put what it imports into the design".into(),
+            Self::Broken => "the path of a reference ends before its `)`; put a key with other characters than letters, digits, \
+                             `_`, `-` and `/` in brackets, such as $(#ref.vars.[my key])"
+                .into(),
+            Self::Several => "a text with two references: it can be replaced by one only, as a whole".into(),
             Self::TooMuch(limit) => format!("references add more than {limit} bytes to the document; write them out"),
             Self::Dead(path, Dead::Reference) => {
                 format!("reference {} leads to another reference, and those are not followed", quoted(path))
@@ -96,7 +104,10 @@ impl References {
             match &node.value {
                 Value::String(text) if text.contains("$(#") => {
                     any = true;
-                    let Some(path) = path(text).filter(|path| !found.contains_key(*path)) else { continue };
+                    let Some(Ok(path)) = path(text) else { continue };
+                    if found.contains_key(path) {
+                        continue;
+                    }
                     if budget.spend(2 * size_of::<(String, Result<String, Dead>)>() + path.len()).is_err() {
                         break;
                     }
@@ -128,7 +139,10 @@ impl References {
         if text.contains(USE) {
             return Some(Err(Unresolved::Import));
         }
-        let path = path(text)?;
+        let path = match path(text)? {
+            Ok(path) => path,
+            Err(why) => return Some(Err(why)),
+        };
         Some(match self.found.get(path)? {
             Err(dead) => Err(Unresolved::Dead(path, *dead)),
             Ok(found) => match self.left.get().checked_sub(found.len()).filter(|left| *left > 0) {
@@ -150,11 +164,37 @@ impl References {
     }
 }
 
-/// The path in a string that refers to something.
-fn path(text: &str) -> Option<&str> {
-    let path = &text[text.find(REF)? + REF.len()..];
-    // Greedy, as in Meshery: up to the last bracket of the string.
-    Some(&path[..path.rfind(')')?])
+/// The path in a string that refers to something; none where no bracket ends it.
+fn path(text: &str) -> Option<Result<&str, Unresolved<'_>>> {
+    let rest = &text[text.find(REF)? + REF.len()..];
+    let path = &rest[..path_length(rest)];
+    Some(match rest[path.len()..].strip_prefix(')') {
+        Some(after) if after.contains(REF) => Err(Unresolved::Several),
+        Some(_) => Ok(path),
+        None if rest.contains(')') => Err(Unresolved::Broken),
+        None => return None,
+    })
+}
+
+/// Length of the path at the beginning of `text`, in bytes: it ends at the first character that no path has. What follows is
+/// not part of the reference, and may be a password (D25).
+fn path_length(text: &str) -> usize {
+    let is_plain = |c: char| c.is_alphanumeric() || ['_', '-', '/'].contains(&c);
+    let mut at = 0;
+    let mut key_begins = true;
+    while let Some(c) = text[at..].chars().next() {
+        at += match c {
+            '[' if key_begins => match text[at..].find([']', ')']) {
+                Some(end) if text[at + end..].starts_with(']') => end + 1,
+                _ => break,
+            },
+            '.' => 1,
+            c if is_plain(c) => c.len_utf8(),
+            _ => break,
+        };
+        key_begins = c == '.';
+    }
+    at
 }
 
 /// The document that references lead into.
@@ -290,6 +330,27 @@ mod tests {
                 .expect("one")
                 .is_err_and(|why| !why.contains("secret"))
         );
+    }
+
+    #[test]
+    fn only_the_path_is_quoted_and_it_ends_where_no_path_goes_on() {
+        let document = r#"{"vars": {"host": {}, "name": "db", "my key": "x"}}"#;
+        let refused = |text| resolve(document, text, false).expect("a reference").expect_err("leads to no text");
+        for text in [
+            "https://$(#ref.vars.host)/?password=canary-7&x=(y)",
+            "$(#ref.vars.host?password=canary-7)",
+            "$(#ref.vars.host password=canary-7) (x)",
+            "$(#ref.[?password=canary-7&x=(y)](z)",
+            "$(#ref.vars.name) canary-7 $(#ref.vars.host)",
+        ] {
+            let why = refused(text);
+            assert!(!why.contains("canary-7"), "{why}");
+        }
+        assert!(refused("https://$(#ref.vars.host)/?password=canary-7&x=(y)").contains("\"vars.host\""));
+        let resolved = |text| resolve(document, text, false).expect("a reference").expect("text");
+        assert_eq!(resolved("https://$(#ref.vars.name)/?x=(y)"), "db");
+        assert_eq!(resolved("$(#ref.vars.[my key])"), "x");
+        assert_eq!(resolve(document, "$(#ref.vars.name", false), None);
     }
 
     #[test]
