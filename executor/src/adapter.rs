@@ -4,6 +4,7 @@
 //! left, answer OK for work not done and fail without a word; so calls to an address queue up, and the answer is only half of
 //! the verdict (the other half is a look at the clusters, in `fulfil::adapter`).
 
+pub(crate) mod allow;
 pub(crate) mod oam;
 
 use std::{

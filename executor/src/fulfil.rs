@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::readiness::Report,
     diff::FieldDiff,
+    handover::NotAllowed,
     mask::Secrets,
-    plan::{Plan, Work},
+    plan::{self, Plan, Work},
     run::Control,
     schedule::{Lane, StepIx, UnitOutcome},
     verdict::{self, Failure, Verdict},
@@ -156,6 +157,19 @@ pub(crate) struct ByWork {
     pub(crate) direct: direct::Direct,
     pub(crate) adapter: adapter::ByAdapter,
     pub(crate) charts: chart::Charts,
+    /// In a dry run: adapters that a run would not be allowed to call.
+    pub(crate) not_allowed: Vec<NotAllowed>,
+}
+
+impl ByWork {
+    /// Asks the clusters what they would say to the object that an adapter is asked for.
+    async fn rehearse(&self, adapter: &plan::Adapter, order: &Order) -> Attempt {
+        let mut attempt = self.direct.rehearse_for_adapter(adapter, order).await;
+        let address = crate::adapter::address(&adapter.host, adapter.port.into());
+        let not_allowed = self.not_allowed.iter().find(|not_allowed| not_allowed.address == address);
+        attempt.warnings.extend(not_allowed.map(|it| format!("the run would be refused: {it}")));
+        attempt
+    }
 }
 
 impl Fulfil for ByWork {
@@ -168,7 +182,7 @@ impl Fulfil for ByWork {
             Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
             // A dry run asks the API servers what they would say to the object; adapters are not called (S22).
             Work::Adapter(adapter) if self.plan.dry_run => {
-                Box::pin(self.direct.rehearse_for_adapter(adapter, &order)).await
+                Box::pin(self.rehearse(adapter, &order)).await
             }
             Work::Adapter(adapter) => Box::pin(self.adapter.carry_out(adapter, &order)).await,
         }

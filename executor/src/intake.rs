@@ -333,7 +333,7 @@ fn adapter(
         .or_else(|_| invalid(format!("{field}.declaration"), "the declaration is not JSON"))?;
     let address = crate::adapter::address(&route.host, route.port);
     // An address that cannot be used stops a real run; a dry run calls no adapter (D21).
-    let usable = !route.host.is_empty() && !route.host.contains(|c: char| c.is_whitespace() || "/@".contains(c));
+    let usable = !route.host.is_empty() && !route.host.contains(|c: char| c.is_whitespace() || "/@?#\\%".contains(c));
     let port = u16::try_from(route.port).ok().filter(|port| *port > 0);
     let port = match port {
         Some(port) if usable => port,

@@ -10,6 +10,7 @@ mod attributes;
 mod cluster;
 mod diff;
 mod fulfil;
+mod handover;
 mod helm;
 mod in_use;
 mod intake;
@@ -47,6 +48,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+pub use crate::adapter::allow::AddressPattern;
 pub use crate::helm::become_helm;
 use crate::{
     adapter::Adapters,
@@ -104,6 +106,11 @@ pub struct Args {
     /// reaches it.
     #[arg(long, env = "SWITCHYARD_HELM", value_name = "PATH")]
     pub helm: Option<PathBuf>,
+    /// Adapters that may be handed credentials of the executor's own clusters (contexts of --kubeconfig), as HOST:PORT; several are
+    /// separated by commas. `*` in HOST stands for any characters, `*` as PORT for any port. A kubeconfig that was sent with a request
+    /// goes to any adapter. Default: none.
+    #[arg(long, env = "SWITCHYARD_ADAPTER_ALLOW", value_name = "HOST:PORT", value_delimiter = ',')]
+    pub adapter_allow: Vec<AddressPattern>,
     /// PEM file with the authorities that adapters' certificates are checked against; without it adapters are spoken to in
     /// plaintext, which is what those in the field speak.
     #[arg(long, env = "SWITCHYARD_ADAPTER_CA", value_name = "PATH")]
@@ -147,6 +154,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         run_lock,
         in_every_namespace,
         helm,
+        adapter_allow,
         adapter_ca,
         adapter_cert,
         adapter_key,
@@ -164,6 +172,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         known: Known::default(),
         everywhere: Arc::new(in_every_namespace.into_iter().collect()),
         adapters: Arc::new(Adapters::new(tls)),
+        adapter_allow,
         helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),
         locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),

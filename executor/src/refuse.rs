@@ -5,7 +5,7 @@ use std::time::Duration;
 use switchyard_service::status::{Reason, refusal};
 use tonic::Status;
 
-use crate::{intake, locks, runs};
+use crate::{handover::NotAllowed, intake, locks, runs};
 
 /// When a caller may come back to an executor that has no room.
 const COME_BACK: Duration = Duration::from_secs(5);
@@ -84,6 +84,19 @@ pub(crate) fn clusters(unusable: &[(&String, String)]) -> Status {
         refusal.precondition("CLUSTER", name.as_str(), format!("cluster {name}: {why}"))
     };
     unusable.iter().fold(refusal, add).into_status()
+}
+
+/// Refuses adapters that would be handed credentials of the executor's own.
+pub(crate) fn adapters(not_allowed: &[NotAllowed]) -> Status {
+    let addresses: Vec<_> = not_allowed.iter().map(|adapter| adapter.address.as_str()).collect();
+    let text = format!(
+        "the adapters at {} may not be handed credentials of the executor's own; no cluster was touched",
+        addresses.join(", ")
+    );
+    let add = |refusal: switchyard_service::status::Refusal, adapter: &NotAllowed| {
+        refusal.precondition("ADAPTER", adapter.address.as_str(), adapter.to_string())
+    };
+    not_allowed.iter().fold(refusal(Reason::AdapterNotAllowed, text), add).into_status()
 }
 
 pub(crate) fn unknown_run(run_id: &str) -> Status {

@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
-    adapter::Adapters,
+    adapter::{Adapters, allow::AddressPattern},
     attributes,
     cluster::{
         self, Cluster,
@@ -24,6 +24,7 @@ use crate::{
         discovery::Known,
     },
     fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
+    handover,
     helm::Helm,
     intake::{self, Accepted, Intake},
     journal::Journal,
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     /// What controllers put into every namespace.
     pub(crate) everywhere: Arc<Everywhere>,
     pub(crate) adapters: Arc<Adapters>,
+    /// Adapters that may be handed credentials of the executor's own.
+    pub(crate) adapter_allow: Vec<AddressPattern>,
     pub(crate) helm: Arc<Helm>,
     pub(crate) runs: Runs,
     /// None keeps runs apart within this process alone.
@@ -148,6 +151,10 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::DESIGN_NAME } = plan.design.name,
         { attributes::OUTCOME } = Empty,
     );
+    let not_allowed = handover::not_allowed(&plan, &access, &shared.adapter_allow);
+    if !plan.dry_run && !not_allowed.is_empty() {
+        return Err(refuse::adapters(&not_allowed));
+    }
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
     let for_helm = for_helm(&shared.access, &plan, &access);
     let clusters = prove(shared, &plan, &access).instrument(span.clone()).await?;
@@ -167,7 +174,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    let setting = Setting { clusters, kubeconfigs, for_helm, locks };
+    let setting = Setting { clusters, kubeconfigs, for_helm, not_allowed, locks };
     begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
 }
@@ -249,6 +256,8 @@ struct Setting {
     kubeconfigs: Vec<String>,
     /// By lane, for helm; empty where there are no charts.
     for_helm: Vec<Result<String, String>>,
+    /// Adapters whose call would be refused; empty unless it is a dry run.
+    not_allowed: Vec<handover::NotAllowed>,
     locks: Locks,
 }
 
@@ -257,7 +266,7 @@ fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    Setting { clusters, kubeconfigs, for_helm, locks }: Setting,
+    Setting { clusters, kubeconfigs, for_helm, not_allowed, locks }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -276,6 +285,7 @@ fn begin(
     let secrets = Arc::new(OfDesign::new(plan.secrets()));
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
+        not_allowed,
         direct: Direct::new(plan.clone(), clusters.clone(), secrets.clone(), shared.everywhere.clone()),
         charts: Charts::new(
             plan.clone(),

@@ -13,6 +13,8 @@ pub enum Reason {
     RequestInvalid,
     /// A registrant advertises an address that cannot be dialled.
     RegistrantAddressInvalid,
+    /// An adapter may not be handed the executor's own credentials; each is a `PreconditionFailure` violation.
+    AdapterNotAllowed,
     /// The plan contradicts itself or the contract.
     PlanInvalid,
     /// The plan ended before its trailer.
@@ -50,6 +52,7 @@ const TABLE: [(Reason, &str, Code); 18] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
+    (Reason::AdapterNotAllowed, "ADAPTER_NOT_ALLOWED", Code::FailedPrecondition),
     (Reason::PlanInvalid, "PLAN_INVALID", Code::InvalidArgument),
     (Reason::PlanIncomplete, "PLAN_INCOMPLETE", Code::InvalidArgument),
     (Reason::PlanDigestMismatch, "PLAN_DIGEST_MISMATCH", Code::InvalidArgument),

@@ -1,6 +1,6 @@
 //! What planner and executor stand on: clusters, whoever helps to write to them, and Jaeger.
 
-use std::{path::PathBuf, time::Instant};
+use std::{net::SocketAddr, path::PathBuf, time::Instant};
 
 use anyhow::Context as _;
 use futures::try_join;
@@ -128,6 +128,14 @@ impl Ground {
         match self {
             Self::Ours { adapter, .. } => registry::with_adapter(adapter.address()),
             Self::Own { .. } => Ok(registry::TEXT.to_owned()),
+        }
+    }
+
+    /// Returns where the adapter listens, if there is one.
+    pub(crate) fn adapter(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ours { adapter, .. } => Some(adapter.address()),
+            Self::Own { .. } => None,
         }
     }
 

@@ -50,7 +50,12 @@ impl World {
         let registry = folder.write("registry.yaml", &ground.registry()?)?;
         let otlp = ground.jaeger().otlp_url();
         let planner = Program::Planner.prepare().arg("--registry").arg(registry).traced(&otlp).start().await?;
-        let executor = Program::Executor.prepare().arg("--kubeconfig").arg(&kubeconfig).traced(&otlp).start().await?;
+        let executor = Program::Executor.prepare().arg("--kubeconfig").arg(&kubeconfig);
+        let executor = match ground.adapter() {
+            Some(address) => executor.arg("--adapter-allow").arg(address.to_string()),
+            None => executor,
+        };
+        let executor = executor.traced(&otlp).start().await?;
         screen.done(format!("planner listens on {}, executor on {}", planner.address(), executor.address()))?;
         let grpcurl = toolbox.path(Tool::Grpcurl)?.to_owned();
         Ok(Self { planner, executor, places: ground.places(), kubeconfig, grpcurl, folder, ground })

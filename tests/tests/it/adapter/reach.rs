@@ -5,8 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use switchyard_proto::v1::{AdapterProtocol, Outcome, Verdict, plan_step};
-use switchyard_tests::adapter::{self, Adapter};
+use switchyard_proto::v1::{AdapterProtocol, Outcome, PlanRequest, TargetResult, Verdict, plan_step};
+use switchyard_tests::{
+    adapter::{self, Adapter},
+    client::{self, Client},
+    programs::Program,
+    sandbox::{Cluster, Folder},
+};
 use tokio::net::{TcpSocket, TcpStream};
 use tonic::Code;
 
@@ -190,4 +195,53 @@ async fn plan_with_an_address_that_is_not_usable_touches_no_cluster() {
     }
     let events = pair.world.east().audit().unwrap();
     assert!(!events.iter().any(|event| event.uri.contains(&name)));
+}
+
+/// Case 238: who calls chooses the adapter's address, so the executor's own credentials go to none that the installation does not
+/// name.
+#[tokio::test]
+async fn credentials_of_the_executors_own_go_to_no_adapter_that_the_installation_does_not_name() {
+    let pair = Pair::shared().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let folder = Folder::new("not-allowed").unwrap();
+    let own = pair.world.control_plane().kubeconfig().to_string();
+    let own = folder.write("kubeconfig.yaml", &own).unwrap();
+    let other = format!("--adapter-allow=localhost:*,127.0.0.1:{}", if address.port() == 1 { 2 } else { 1 });
+    for flags in [vec![], vec![other]] {
+        let name = format!("untouched-{}", uuid::Uuid::new_v4().simple());
+        let design =
+            Design::new().config_map(&name, "default", &[]).mesh("routes", CONFIG_MAP, &[], &config_map("default"));
+        let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+        let executor = Program::Executor.prepare().arg("--kubeconfig").arg(&own);
+        let executor = flags.iter().fold(executor, |executor, flag| executor.arg(flag)).start().await.unwrap();
+        let client = Client::connect(&pair.planner.url(), &executor.url()).await.unwrap();
+        for access in [vec![], vec![client::context("west", "east"), client::context("east", "west")]] {
+            let plan = client.plan(request.clone()).await.unwrap();
+            let status = client.execute(plan, access).await.unwrap().finish().await.unwrap_err();
+            assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+            let details = tonic_types::StatusExt::get_error_details(&status);
+            assert_eq!(details.error_info().unwrap().reason, "ADAPTER_NOT_ALLOWED");
+            let violation = &details.precondition_failure().unwrap().violations[0];
+            assert_eq!(violation.subject, address.to_string());
+            for word in ["east", "west", &format!("--adapter-allow {address}")] {
+                assert!(violation.description.contains(word), "{violation:?}");
+            }
+        }
+        let dry_run = client.run(PlanRequest { dry_run: true, ..request.clone() }, vec![]).await.unwrap();
+        let targets = &dry_run.result("routes").unwrap().targets;
+        let warned = |target: &TargetResult| target.warnings.iter().any(|it| it.contains("the run would be refused"));
+        assert!(targets.len() == 2 && targets.iter().all(warned), "{targets:#?}");
+        assert!(listener.accept().is_err(), "nobody dialled");
+        let events = pair.world.east().audit().unwrap();
+        let asked = events.iter().filter(|event| event.uri.contains(&name));
+        assert!(asked.clone().count() > 0 && asked.clone().all(|event| event.uri.contains("dryRun=All")));
+        // What the caller sends goes where the caller says.
+        let sent = |cluster: &Cluster| client::kubeconfig(cluster.name(), cluster.kubeconfig_admin().to_string());
+        let sent = vec![sent(pair.world.east()), sent(pair.world.west())];
+        client.run(within(request.clone(), 1), sent).await.unwrap();
+        assert!(listener.accept().is_ok(), "the adapter was dialled");
+        while listener.accept().is_ok() {}
+    }
 }

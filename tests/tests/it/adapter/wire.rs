@@ -195,7 +195,8 @@ async fn adapter_is_spoken_to_over_mutual_tls_when_the_executor_is_told_so() {
         super::adapter(&[&format!("--tls-cert={cert}"), &format!("--tls-key={key}"), &format!("--tls-client-ca={ca}")])
             .await;
     let kubeconfig = write("kubeconfig", &pair.world.control_plane().kubeconfig().to_string());
-    let executor = Program::Executor.prepare().arg("--kubeconfig").arg(kubeconfig).arg("--adapter-ca").arg(ca);
+    let executor = Program::Executor.prepare().arg("--kubeconfig").arg(kubeconfig);
+    let executor = executor.arg("--adapter-allow=127.0.0.1:*").arg("--adapter-ca").arg(ca);
     let anonymous = executor.clone().start().await.unwrap();
     let executor = executor.arg("--adapter-cert").arg(write("own-cert", &own.certificate));
     let executor = executor.arg("--adapter-key").arg(write("own-key", &own.key)).start().await.unwrap();
