@@ -49,9 +49,9 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
-/// A chart as it is shown: without the credentials that its URL may hold.
+/// A chart as it is shown: without the credentials and signatures that its URL may hold.
 pub(crate) fn chart(chart: &v1::Chart) -> v1::Chart {
-    v1::Chart { url: switchyard_proto::without_userinfo(&chart.url), ..chart.clone() }
+    v1::Chart { url: switchyard_proto::presentable(&chart.url), ..chart.clone() }
 }
 
 /// What is added to the reason of a component that did not succeed, if something that it needs is not there either (case 105).

@@ -9,7 +9,7 @@ mod redact;
 mod unknown;
 
 pub use kept::Kept;
-pub use redact::{userinfo, without_userinfo};
+pub use redact::{presentable, userinfo, without_userinfo};
 #[cfg(test)]
 pub(crate) use unknown::pool;
 pub use unknown::unknown_fields;

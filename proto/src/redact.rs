@@ -24,10 +24,23 @@ pub fn without_userinfo(url: &str) -> String {
     }
 }
 
+/// Returns a URL as it may be shown: without credentials, and without the values of its query, one of which may be a signature.
+pub fn presentable(url: &str) -> String {
+    let url = without_userinfo(url);
+    let Some((place, query)) = url.split_once('?') else { return url };
+    let (query, fragment) = query.split_once('#').map_or((query, ""), |(query, fragment)| (query, fragment));
+    let names = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}=[redacted]"),
+        None => "[redacted]".to_owned(),
+    });
+    let mark = if fragment.is_empty() { "" } else { "#" };
+    format!("{place}?{}{mark}{fragment}", names.collect::<Vec<_>>().join("&"))
+}
+
 impl fmt::Debug for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chart")
-            .field("url", &without_userinfo(&self.url))
+            .field("url", &presentable(&self.url))
             .field("version", &self.version)
             .field("namespace", &self.namespace)
             .finish()
@@ -162,6 +175,20 @@ mod tests {
             ("no url", "no url"),
         ] {
             assert_eq!(without_userinfo(url), shown);
+        }
+    }
+
+    #[test]
+    fn url_is_presented_without_the_values_of_its_query() {
+        for (url, shown) in [
+            (
+                "https://u:p@host/a.tgz?X-Amz-Signature=5f&v=1#x",
+                "https://host/a.tgz?X-Amz-Signature=[redacted]&v=[redacted]#x",
+            ),
+            ("https://host/a.tgz?5f1c", "https://host/a.tgz?[redacted]"),
+            ("oci://host/a", "oci://host/a"),
+        ] {
+            assert_eq!(presentable(url), shown);
         }
     }
 }

@@ -120,6 +120,11 @@ impl From<Failure> for Failed {
 impl Key {
     /// The chart's URL as it is shown.
     fn shown(&self) -> String {
+        switchyard_proto::presentable(&self.url)
+    }
+
+    /// The chart's URL as it may stand on a command line.
+    fn without_credentials(&self) -> String {
         switchyard_proto::without_userinfo(&self.url)
     }
 
@@ -325,9 +330,10 @@ impl Charts {
         let cell = once(&self.fetched, &(key.url.clone(), key.version.clone()));
         let fetched = cell.get_or_init(|| async {
             let fetched = fetch::fetch(&self.helm, key, bounds).await;
-            fetched
-                .map(Arc::new)
-                .map_err(|failure| Failure { message: Secrets::of_url(&key.url).mask(&failure.message), ..failure })
+            fetched.map(Arc::new).map_err(|failure| {
+                let message = Secrets::of_url(&key.url).render(&failure.message.as_str().into());
+                Failure { message, ..failure }
+            })
         });
         Ok(fetched.await.clone()?)
     }

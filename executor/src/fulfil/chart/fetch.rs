@@ -45,12 +45,13 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     // One folder further in: what helm writes beside the archive, as it does for a name that it cannot give, stays private too.
     let destination = folder.path().join("chart");
     std::fs::create_dir(&destination).map_err(|error| unfetchable(error.into()))?;
-    let mut arguments = vec![shown.clone(), format!("--destination={}", destination.display())];
+    let url = key.without_credentials();
+    let mut arguments = vec![url.clone(), format!("--destination={}", destination.display())];
     if !key.version.is_empty() {
         arguments.push(format!("--version={}", key.version));
     }
     let (flags, files) =
-        switchyard_proto::userinfo(&key.url).map(|userinfo| credentials(&shown, userinfo)).unwrap_or_default();
+        switchyard_proto::userinfo(&key.url).map(|userinfo| credentials(&url, userinfo)).unwrap_or_default();
     arguments.extend(flags);
     let about = helm::About { chart: &shown, ..Default::default() };
     let call = Call { command: "pull", arguments, waits: false, files, memory: MEMORY, about };

@@ -8,7 +8,7 @@ use super::{Charts, Done, Failed, Task, failure, fetch::Fetched, identity};
 use crate::{
     helm::{self, Call},
     mask::Secrets,
-    verdict::{self, Failure, Reason},
+    verdict::{Failure, Reason},
 };
 
 /// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.
@@ -275,8 +275,8 @@ impl Charts {
 
     /// What helm says without what is secret in the design, the kubeconfig and the chart's URL.
     pub(super) fn masked(&self, task: &Task<'_>, text: &str) -> String {
-        let text = Secrets::around(b"", &self.secrets).mask(&verdict::capped(text));
-        Secrets::of_url(&task.key.url).mask(&Secrets::of_kubeconfig(task.kubeconfig).mask(&text))
+        let secrets = Secrets::around(b"", &self.secrets).and(Secrets::of_url(&task.key.url));
+        secrets.and(Secrets::of_kubeconfig(task.kubeconfig)).render(&text.into())
     }
 }
 
