@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use hyper_util::client::legacy::connect::HttpConnector;
 use prost::Message;
 use switchyard_proto::{
     meshes::{ProcessOamRequest, ProvisionRequest, mesh_service_client::MeshServiceClient},
@@ -29,7 +30,11 @@ use tonic::{
 };
 use tracing::{Instrument, field::Empty};
 
-use crate::mask::Secrets;
+use self::allow::AddressPattern;
+use crate::{
+    addresses::{Reach, Resolver},
+    mask::{Secrets, Unmasked},
+};
 
 /// How long a connection may take. An adapter that is black-holed shows nothing at all (case 124).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,7 +70,7 @@ pub(crate) enum Error {
     Unreachable { address: String, why: String },
     #[error("the request to the adapter at {address} has {size} bytes, adapters take less than {MAX_REQUEST}")]
     TooLarge { address: String, size: usize },
-    #[error("the component cannot be put into the adapter's form: {0}")]
+    #[error("the component cannot be put into the adapter's form")]
     Declaration(#[from] serde_json::Error),
     /// The adapter has no room now, and did nothing.
     #[error("the adapter at {address} has no room: {why}")]
@@ -83,6 +88,10 @@ pub(crate) enum Error {
 pub(crate) struct Adapters {
     /// None: plaintext.
     tls: Option<ClientTlsConfig>,
+    /// Adapters that the installation names.
+    allowed: Vec<AddressPattern>,
+    /// Where the others may be.
+    reach: Reach,
     known: Mutex<BTreeMap<String, Arc<Adapter>>>,
 }
 
@@ -90,6 +99,7 @@ pub(crate) struct Adapters {
 pub(crate) struct Adapter {
     address: String,
     tls: Option<ClientTlsConfig>,
+    reach: Reach,
     /// One call at a time: held for as long as a call goes on.
     line: tokio::sync::Mutex<Line>,
     /// Answered UNIMPLEMENTED to Provision.
@@ -100,7 +110,7 @@ pub(crate) struct Adapter {
 struct Line {
     channel: Option<Channel>,
     /// Why the last dial failed, and until when it is not repeated.
-    rest: Option<(Instant, String)>,
+    rest: Option<(Instant, Unmasked)>,
 }
 
 /// `host:port`. An IPv6 address needs brackets before a port (RFC 3986).
@@ -111,8 +121,8 @@ pub(crate) fn address(host: &str, port: u32) -> String {
 
 impl Adapters {
     /// No adapter is known yet; all of them are spoken to in this way.
-    pub(crate) fn new(tls: Option<ClientTlsConfig>) -> Self {
-        Self { tls, known: Mutex::default() }
+    pub(crate) fn new(tls: Option<ClientTlsConfig>, allowed: Vec<AddressPattern>, reach: Reach) -> Self {
+        Self { tls, allowed, reach, known: Mutex::default() }
     }
 
     /// The adapter at `host:port`.
@@ -121,7 +131,15 @@ impl Adapters {
         let mut known = self.known.lock().expect("nothing panics while it holds the lock");
         let adapter = known.entry(address.clone()).or_insert_with(|| {
             let tls = self.tls.clone();
-            Arc::new(Adapter { address, tls, line: Default::default(), only_process_oam: AtomicBool::new(false) })
+            let named = self.allowed.iter().any(|pattern| pattern.matches(host, port));
+            let reach = if named { Reach::All } else { self.reach };
+            Arc::new(Adapter {
+                address,
+                tls,
+                reach,
+                line: Default::default(),
+                only_process_oam: AtomicBool::new(false),
+            })
         });
         adapter.clone()
     }
@@ -134,19 +152,19 @@ impl Adapter {
     }
 
     /// Makes one call, once the calls before it have ended. Answers the adapter's own words.
-    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<String, Error> {
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Unmasked, Error> {
         let waited = tokio::time::timeout_at(call.deadline, self.line.lock()).await;
         let Ok(mut line) = waited else {
             let why = "other calls to it did not end in time; nothing was sent".to_owned();
             return Err(Error::Busy { address: self.address.clone(), why });
         };
         let known = line.channel.is_some();
-        let channel = self.dial(&mut line, call.deadline).await?;
+        let channel = self.dial(&mut line, call).await?;
         let mut result = self.ask(channel, call).await;
         if known && matches!(result, Err(Error::Unreachable { .. })) {
             // The adapter went away since the last call, and may have come back: nothing was sent, so once more (case 120).
             line.channel = None;
-            let channel = self.dial(&mut line, call.deadline).await?;
+            let channel = self.dial(&mut line, call).await?;
             result = self.ask(channel, call).await;
         }
         if matches!(result, Err(Error::Lost { .. } | Error::Unreachable { .. })) {
@@ -156,15 +174,15 @@ impl Adapter {
         result
     }
 
-    async fn dial(&self, line: &mut Line, deadline: Instant) -> Result<Channel, Error> {
+    async fn dial(&self, line: &mut Line, call: &Call<'_>) -> Result<Channel, Error> {
         if let Some(channel) = &line.channel {
             return Ok(channel.clone());
         }
-        let unreachable = |why: String| Error::Unreachable { address: self.address.clone(), why };
+        let unreachable = |why: &Unmasked| Error::Unreachable { address: self.address.clone(), why: call.render(why) };
         if let Some((until, why)) = &line.rest
             && Instant::now() < *until
         {
-            return Err(unreachable(why.clone()));
+            return Err(unreachable(why));
         }
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address))
@@ -172,14 +190,16 @@ impl Adapter {
                 Some(tls) => endpoint.tls_config(tls),
                 None => Ok(endpoint),
             })
-            .map_err(|error| unreachable(crate::cluster::innermost(&error)))?
-            .tcp_nodelay(true)
+            .map_err(|error| unreachable(&crate::cluster::innermost(&error)))?
             // For the dials that the channel makes by itself when its connection is gone. The first dial is bound below, and
             // should end there, where it is named.
             .connect_timeout(CONNECT_TIMEOUT + Duration::from_secs(1));
         // The bound stands here and not only on the endpoint: a lazy or custom connector would lose it.
-        let by = deadline.min(Instant::now() + CONNECT_TIMEOUT);
-        let why = match tokio::time::timeout_at(by, endpoint.connect()).await {
+        if let Err(denied) = self.reach.check(self.address.rsplit_once(':').map_or("", |(host, _)| host)) {
+            return Err(unreachable(&denied.to_string().into()));
+        }
+        let by = call.deadline.min(Instant::now() + CONNECT_TIMEOUT);
+        let why = match tokio::time::timeout_at(by, endpoint.connect_with_connector(self.connector())).await {
             Ok(Ok(channel)) => {
                 line.rest = None;
                 line.channel = Some(channel.clone());
@@ -188,11 +208,19 @@ impl Adapter {
             Ok(Err(error)) => why_no_connection(&error),
             Err(_) => no_answer(),
         };
-        line.rest = Some((Instant::now() + REST, why.clone()));
-        Err(unreachable(why))
+        let unreachable = unreachable(&why);
+        line.rest = Some((Instant::now() + REST, why));
+        Err(unreachable)
     }
 
-    async fn ask(&self, channel: Channel, call: &Call<'_>) -> Result<String, Error> {
+    fn connector(&self) -> HttpConnector<Resolver> {
+        let mut connector = self.reach.connector();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector
+    }
+
+    async fn ask(&self, channel: Channel, call: &Call<'_>) -> Result<Unmasked, Error> {
         let provision = match call.protocol {
             AdapterProtocol::ProcessOam => false,
             AdapterProtocol::Provision => true,
@@ -214,7 +242,7 @@ impl Adapter {
                     self.only_process_oam.store(true, Ordering::Relaxed);
                 }
                 Err(status) => return Err(self.judge(&status, call)),
-                Ok(response) => return Ok(response.into_inner().message),
+                Ok(response) => return Ok(response.into_inner().message.into()),
             }
         }
         let request = ProcessOamRequest {
@@ -227,7 +255,7 @@ impl Adapter {
         let request = self.small(request)?;
         let mut client = MeshServiceClient::new(channel);
         let sent = self.send("ProcessOAM", request, call, async |request| client.process_oam(request).await).await;
-        sent.map(|response| response.into_inner().message).map_err(|status| self.judge(&status, call))
+        sent.map(|response| response.into_inner().message.into()).map_err(|status| self.judge(&status, call))
     }
 
     /// Lets a request pass that adapters take.
@@ -281,11 +309,11 @@ impl Adapter {
     fn judge(&self, status: &Status, call: &Call<'_>) -> Error {
         let address = self.address.clone();
         if was_not_sent(status) {
-            return Error::Unreachable { address, why: why_no_connection(status) };
+            return Error::Unreachable { address, why: call.render(&why_no_connection(status)) };
         }
         let why = match status.message() {
             "" => "it gave no reason".to_owned(),
-            text => crate::verdict::capped(&call.mask(text)),
+            text => call.render(&text.into()),
         };
         match status.code() {
             Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Error::Lost { address, why },
@@ -301,19 +329,18 @@ impl Adapter {
 
 impl Call<'_> {
     /// An adapter's own text without the credentials and secret values that it was given (D25).
-    fn mask(&self, text: &str) -> String {
+    fn render(&self, text: &Unmasked) -> String {
         let of_kubeconfigs = self.kubeconfigs.iter().map(|kubeconfig| Secrets::of_kubeconfig(kubeconfig));
-        let all = of_kubeconfigs.chain([Secrets::of_declaration(self.declaration)]);
-        all.fold(text.to_owned(), |text, secrets| secrets.mask(&text))
+        of_kubeconfigs.fold(Secrets::of_declaration(self.declaration), Secrets::and).render(text)
     }
 }
 
-fn no_answer() -> String {
-    format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())
+fn no_answer() -> Unmasked {
+    format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()).into()
 }
 
 /// Why a dial failed, in words that say so.
-fn why_no_connection(error: &(dyn std::error::Error + 'static)) -> String {
+fn why_no_connection(error: &(dyn std::error::Error + 'static)) -> Unmasked {
     let mut source = Some(error);
     while let Some(error) = source {
         let timed_out =
@@ -364,6 +391,33 @@ mod tests {
             deadline: Instant::now(),
         };
         Adapters::default().at("mesh", 10000).judge(status, &call)
+    }
+
+    #[tokio::test]
+    async fn adapter_of_a_request_is_at_no_private_address_unless_the_installation_names_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let named = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+        let call = Call {
+            protocol: AdapterProtocol::Auto,
+            removes: false,
+            declaration: "{}",
+            kubeconfigs: &[],
+            run_id: "",
+            step_id: "",
+            deadline: Instant::now() + Duration::from_secs(1),
+        };
+        let adapters = Adapters::new(None, Vec::new(), Reach::Public);
+        for host in ["127.0.0.1", "localhost", "::1", "[::1]", "127.1"] {
+            let Err(Error::Unreachable { why, .. }) = adapters.at(host, port).call(&call).await else {
+                panic!("{host}")
+            };
+            assert_eq!(why, "requests may not lead to this address", "{host}");
+        }
+        assert!(listener.accept().is_err());
+        Adapters::new(None, named, Reach::Public).at("127.0.0.1", port).call(&call).await.unwrap_err();
+        assert!(listener.accept().is_ok());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{
     plan::{self, Plan, Work},
     run::Control,
     schedule::{Lane, StepIx, UnitOutcome},
-    verdict::{self, Failure, Verdict},
+    verdict::{Failure, Verdict},
 };
 
 /// One attempt that is to be made.
@@ -124,7 +124,7 @@ impl Ready {
 
     /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
     fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
-        Self { readiness, note: note.map(|note| secrets.mask(&verdict::capped(&note))) }
+        Self { readiness, note: note.map(|note| secrets.render(&note)) }
     }
 }
 
@@ -181,9 +181,7 @@ impl Fulfil for ByWork {
         match &self.plan.steps[order.step.0 as usize].work {
             Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
             // A dry run asks the API servers what they would say to the object; adapters are not called (S22).
-            Work::Adapter(adapter) if self.plan.dry_run => {
-                Box::pin(self.rehearse(adapter, &order)).await
-            }
+            Work::Adapter(adapter) if self.plan.dry_run => Box::pin(self.rehearse(adapter, &order)).await,
             Work::Adapter(adapter) => Box::pin(self.adapter.carry_out(adapter, &order)).await,
         }
     }

@@ -5,6 +5,7 @@
 //! clusters know nothing of plans and runs.
 
 mod adapter;
+mod addresses;
 mod archive;
 mod attributes;
 mod cluster;
@@ -52,6 +53,7 @@ pub use crate::adapter::allow::AddressPattern;
 pub use crate::helm::become_helm;
 use crate::{
     adapter::Adapters,
+    addresses::Reach,
     cluster::{access::Access, discovery::Known},
     helm::Helm,
     limit::Limits,
@@ -77,6 +79,11 @@ pub struct Args {
     /// Refuse credentials that are sent in requests.
     #[arg(long, env = "SWITCHYARD_DENY_REQUEST_KUBECONFIGS")]
     pub deny_request_kubeconfigs: bool,
+    /// Refuse to connect to loopback, link-local, private and other special addresses where a request names an API server or an
+    /// adapter; names are looked at when they are resolved. Contexts of --kubeconfig, adapters of --adapter-allow, and helm, which
+    /// fetches charts by itself, are not concerned.
+    #[arg(long, env = "SWITCHYARD_DENY_PRIVATE_ADDRESSES")]
+    pub deny_private_addresses: bool,
     /// Writes in flight per cluster and run; without it the executor finds out how many each cluster copes with.
     #[arg(long, env = "SWITCHYARD_MAX_IN_FLIGHT", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_in_flight: Option<u16>,
@@ -148,6 +155,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         serve,
         kubeconfig,
         deny_request_kubeconfigs,
+        deny_private_addresses,
         max_in_flight,
         max_runs,
         lock_namespace: namespace,
@@ -160,7 +168,8 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         adapter_key,
     } = args;
     let tls = adapter_tls(adapter_ca.as_deref(), adapter_cert.as_deref().zip(adapter_key.as_deref()))?;
-    let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs).map_err(|error| {
+    let reach = if deny_private_addresses { Reach::Public } else { Reach::All };
+    let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs, reach).map_err(|error| {
         let path = kubeconfig.as_deref().unwrap_or(Path::new(""));
         program::Error::usage(format!("{}: {error}", path.display()))
     })?;
@@ -171,7 +180,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         access,
         known: Known::default(),
         everywhere: Arc::new(in_every_namespace.into_iter().collect()),
-        adapters: Arc::new(Adapters::new(tls)),
+        adapters: Arc::new(Adapters::new(tls, adapter_allow.clone(), reach)),
         adapter_allow,
         helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into()),

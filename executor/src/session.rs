@@ -157,7 +157,8 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     }
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
     let for_helm = for_helm(&shared.access, &plan, &access);
-    let clusters = prove(shared, &plan, &access).instrument(span.clone()).await?;
+    let secrets = Arc::new(OfDesign::new(plan.secrets()));
+    let clusters = prove(shared, &plan, &access, &secrets).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
     }
@@ -174,7 +175,7 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    let setting = Setting { clusters, kubeconfigs, for_helm, not_allowed, locks };
+    let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks };
     begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
 }
@@ -201,11 +202,13 @@ async fn prove(
     Shared { access, known, .. }: &Shared,
     plan: &Plan,
     sources: &[Source],
+    design: &Arc<OfDesign>,
 ) -> Result<Vec<Arc<Cluster>>, Status> {
-    let by = Instant::now() + PROOF;
     let proofs = plan.clusters.iter().zip(sources).map(|(name, source)| async move {
-        let config = access.config(name, source).await?;
-        Cluster::connect(name, &config, known.of(Access::asker(name, source)), by).await
+        // A plugin that makes credentials has a bound of its own.
+        let way = access.way(name, source).await?;
+        let by = Instant::now() + PROOF;
+        Cluster::connect(name, way, known.of(Access::asker(name, source)), design.clone(), by).await
     });
     let mut clusters: Vec<Arc<Cluster>> = Vec::with_capacity(plan.clusters.len());
     let mut unusable = Vec::new();
@@ -252,6 +255,8 @@ fn for_helm(access: &Access, plan: &Plan, sources: &[Source]) -> Vec<Result<Stri
 struct Setting {
     /// By lane.
     clusters: Vec<Arc<Cluster>>,
+    /// What must not be said of the run.
+    secrets: Arc<OfDesign>,
     /// By lane, for adapters; empty where none is called.
     kubeconfigs: Vec<String>,
     /// By lane, for helm; empty where there are no charts.
@@ -266,7 +271,7 @@ fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    Setting { clusters, kubeconfigs, for_helm, not_allowed, locks }: Setting,
+    Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -282,7 +287,6 @@ fn begin(
     let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
     let limits = clusters.iter().map(|cluster| limit(&cluster.server)).collect();
     let adapters = shared.adapters.clone();
-    let secrets = Arc::new(OfDesign::new(plan.secrets()));
     let fulfil = Arc::new(ByWork {
         plan: plan.clone(),
         not_allowed,

@@ -9,9 +9,12 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::{mask::Secrets, schedule::Patience};
+use crate::{
+    mask::{Secrets, Unmasked},
+    schedule::Patience,
+};
 
-/// Longest text of a server that is passed on, in bytes.
+/// Longest message that is passed on, in bytes.
 const MAX_TEXT: usize = 4096;
 
 /// Why something was not done. The closed list of `Failure.reason` in the contract, as far as the executor uses it.
@@ -232,8 +235,8 @@ pub(crate) struct Answer<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    message: String,
-    reason: String,
+    message: Unmasked,
+    reason: Unmasked,
     details: Option<Details>,
 }
 
@@ -249,9 +252,9 @@ struct Details {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct StatusCause {
-    field: String,
-    reason: String,
-    message: String,
+    field: Unmasked,
+    reason: Unmasked,
+    message: Unmasked,
 }
 
 const fn patience(seconds: u64, tries: u32) -> Patience {
@@ -301,10 +304,12 @@ pub(crate) fn unanswered(subject: &Subject<'_>, what: &Unanswered) -> Verdict {
 
 /// The verdict on an answer that is not the object that was sent.
 pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Secrets) -> Verdict {
-    let status: Status = serde_json::from_slice(answer.body)
-        .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(answer.body).into_owned(), ..Status::default() });
+    let status: Status = serde_json::from_slice(answer.body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(answer.body).into_owned().into(),
+        ..Status::default()
+    });
     let details = status.details.unwrap_or_default();
-    let mut text = secrets.mask(&capped(&status.message));
+    let mut text = secrets.render(&status.message);
     let class = Class::of(answer.status, &status.reason, &status.message, &details, subject);
     let after = answer
         .retry_after
@@ -317,9 +322,9 @@ pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Sec
             .causes
             .into_iter()
             .map(|cause| Cause {
-                field: secrets.mask(&capped(&cause.field)),
-                reason: cause.reason,
-                message: secrets.mask(&capped(&cause.message)),
+                field: secrets.render(&cause.field),
+                reason: secrets.render(&cause.reason),
+                message: secrets.render(&cause.message),
             })
             .collect(),
         // A race is over when it is run again; a field manager in the way stays there.
@@ -562,12 +567,12 @@ impl Class {
         Self { reason, patience: Some(LOST), lost: true }
     }
 
-    fn of(code: StatusCode, reason: &str, message: &str, details: &Details, subject: &Subject<'_>) -> Self {
+    fn of(code: StatusCode, reason: &Unmasked, message: &Unmasked, details: &Details, subject: &Subject<'_>) -> Self {
         // A webhook's refusal carries whatever code the webhook chose (case 48).
         if message.contains("admission webhook") && message.contains("denied the request") {
             return Self::refused(Reason::WebhookDenied);
         }
-        let has_cause = |wanted: &str| details.causes.iter().any(|cause| cause.reason == wanted);
+        let has_cause = |wanted: &str| details.causes.iter().any(|cause| cause.reason.is(wanted));
         match code.as_u16() {
             401 => Self::again(Reason::CredentialsRejected, NEVER),
             403 if has_cause("NamespaceTerminating") => Self::again(Reason::NamespaceTerminating, OVERLOAD),
@@ -591,9 +596,9 @@ impl Class {
             500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, ODD),
             // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
             500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
-            500 if names_a_version_that_is_gone(message) => Self::refused(Reason::Invalid),
+            500 if names_a_version_that_is_gone(|words| message.contains(words)) => Self::refused(Reason::Invalid),
             500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
-            500 if reason == "Timeout" || message.contains("request timed out") => Self::lost(Reason::Timeout),
+            500 if reason.is("Timeout") || message.contains("request timed out") => Self::lost(Reason::Timeout),
             500 => Self::again(Reason::ServerError, ODD),
             502 | 504 => Self::lost(Reason::Timeout),
             503 => Self::again(Reason::ApiUnavailable, OVERLOAD),
@@ -626,7 +631,7 @@ impl Class {
                     "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
                 )
             }
-            Reason::Invalid if names_a_version_that_is_gone(text) => format!(
+            Reason::Invalid if names_a_version_that_is_gone(|words| text.contains(words)) => format!(
                 "{what} can no longer be applied, as its managed fields name a version that its definition no longer has; \
                  clear them (a JSON patch that replaces /metadata/managedFields by [{{}}]) and deploy again: {text}"
             ),
@@ -646,18 +651,18 @@ impl Class {
 
 /// Whether an object could not be converted because its managed fields name a version that its definition no longer has
 /// (case 283).
-fn names_a_version_that_is_gone(message: &str) -> bool {
-    message.contains("request to convert CR") && message.contains("invalid group/version")
+fn names_a_version_that_is_gone(says: impl Fn(&str) -> bool) -> bool {
+    says("request to convert CR") && says("invalid group/version")
 }
 
 /// Whether a refusal is about a field that cannot change (cases 39, 40).
-fn is_immutable(message: &str) -> bool {
+fn is_immutable(message: &Unmasked) -> bool {
     ["is immutable", "field is immutable", "can not be unset", "may not be changed", "updates to statefulset spec"]
         .iter()
         .any(|mark| message.contains(mark))
 }
 
-/// Cuts a server's text to a length that is fit to be passed on.
+/// Cuts a message of ours to a length that is fit to be passed on. Texts from outside are rendered instead.
 pub(crate) fn capped(text: &str) -> String {
     switchyard_service::status::capped(text.trim(), MAX_TEXT)
 }

@@ -75,7 +75,9 @@ mod tests {
 
     #[test]
     fn host_that_is_dialled_under_another_name_matches_nothing() {
-        for host in ["evil.example?.mesh.svc", "evil.example#.mesh.svc", "evil.example\\.mesh.svc", "x@y.mesh.svc", "*.svc"] {
+        for host in
+            ["evil.example?.mesh.svc", "evil.example#.mesh.svc", "evil.example\\.mesh.svc", "x@y.mesh.svc", "*.svc"]
+        {
             assert!(!matches("*.svc:*", host, 10000), "{host}");
             assert!(!matches("*:*", host, 10000), "{host}");
         }

@@ -4,15 +4,26 @@
 //! something, read a file of its own, talk through somebody or act as somebody is refused by name, wherever in the file it
 //! stands. Nothing is ever inferred: what is broken or missing is an error, not another cluster (case 96).
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext};
+use kube::config::{
+    AuthInfo, Config, ExecAuthCluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
+    NamedContext,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::discovery::Asker;
+use super::{
+    discovery::Asker,
+    plugin::{self, Plugin},
+};
+use crate::{addresses::Reach, mask::Secrets};
 
 /// Largest kubeconfig that is read, in bytes.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
@@ -81,7 +92,48 @@ pub(crate) enum Error {
     #[error("{asked}, and the executor has {known}; send a kubeconfig or name a context that exists")]
     UnknownContext { asked: String, known: String },
     #[error("the executor does not run in a cluster: {0}")]
-    NotInCluster(String),
+    NotInCluster(&'static str),
+    #[error("its credentials are not to be had: {0}")]
+    Plugin(#[from] plugin::Error),
+}
+
+/// Why a kubeconfig gives no configuration. kube would quote paths, URLs and what it read.
+fn unusable_kubeconfig(error: &KubeconfigError) -> Error {
+    let text = match error {
+        KubeconfigError::MissingClusterUrl => "its cluster has no server",
+        KubeconfigError::ParseClusterUrl(_) => "its cluster's server is not a URL",
+        KubeconfigError::ParseProxyUrl(_) => "its proxy-url is not a URL",
+        KubeconfigError::LoadCertificateAuthority(_) => "its certificate authority cannot be read, or is not base64",
+        KubeconfigError::LoadClientCertificate(_) => "its client certificate cannot be read, or is not base64",
+        KubeconfigError::LoadClientKey(_) => "its client key cannot be read, or is not base64",
+        KubeconfigError::ParseCertificates(_) => "its certificate authority is not a certificate in PEM form",
+        _ => "it cannot be read",
+    };
+    Error::Unusable(text.into())
+}
+
+/// Why there are no credentials of a pod.
+fn not_in_cluster(error: &kube::config::InClusterError) -> Error {
+    use kube::config::InClusterError as In;
+    Error::NotInCluster(match error {
+        In::ReadEnvironmentVariable(_) => "it has no environment variables of a pod",
+        In::ReadDefaultNamespace(_) | In::ReadCertificateBundle(_) => "the files of a service account cannot be read",
+        _ => "what a pod knows of its cluster is not usable",
+    })
+}
+
+/// Why credentials make no client. kube's own texts quote files, headers, and what programs were given and said (case 231).
+pub(crate) fn unusable(error: &kube::Error) -> &'static str {
+    use kube::client::AuthError;
+    match error {
+        kube::Error::Auth(AuthError::ReadTokenFile(..)) => "the file of their token cannot be read",
+        kube::Error::Auth(AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_)) => {
+            "a token, user name or password has characters that no HTTP header may have"
+        }
+        kube::Error::Auth(_) => "they have a form that is not supported",
+        kube::Error::RustlsTls(_) => "a certificate or key in them is not in PEM form, or they do not belong together",
+        _ => "nothing can be made of them",
+    }
 }
 
 /// The ways into clusters that belong to the executor itself.
@@ -89,22 +141,48 @@ pub(crate) enum Error {
 pub(crate) struct Access {
     own: Option<Kubeconfig>,
     deny_request_kubeconfigs: bool,
+    /// Where kubeconfigs of requests may lead.
+    reach: Reach,
+    /// By context.
+    plugins: Mutex<BTreeMap<String, Arc<Plugin>>>,
+}
+
+/// How one cluster is reached.
+pub(crate) struct Way {
+    pub(crate) config: Config,
+    /// What makes the credentials, where they are not in the configuration.
+    pub(crate) plugin: Option<Arc<Plugin>>,
+    /// Where it may lead.
+    pub(crate) reach: Reach,
+    /// What must not be said of it.
+    pub(crate) credentials: Secrets,
+}
+
+impl Way {
+    fn new(config: Config, plugin: Option<Arc<Plugin>>) -> Self {
+        let AuthInfo { password, token, client_key_data, .. } = &config.auth_info;
+        let credentials = [password, token, client_key_data].into_iter().flatten();
+        let credentials = Secrets::of_values(credentials.map(|secret| secret.expose_secret()));
+        Self { config, plugin, reach: Reach::All, credentials }
+    }
 }
 
 impl Access {
     /// Reads the executor's own kubeconfig, if it has one.
-    pub(crate) fn new(own: Option<&Path>, deny_request_kubeconfigs: bool) -> Result<Self, Error> {
-        Ok(Self { own: own.map(read_own).transpose()?, deny_request_kubeconfigs })
+    pub(crate) fn new(own: Option<&Path>, deny_request_kubeconfigs: bool, reach: Reach) -> Result<Self, Error> {
+        Ok(Self { own: own.map(read_own).transpose()?, deny_request_kubeconfigs, reach, plugins: Mutex::default() })
     }
 
     /// The configuration for the cluster that the plan calls `name`.
-    pub(crate) async fn config(&self, name: &str, source: &Source) -> Result<Config, Error> {
+    pub(crate) async fn way(&self, name: &str, source: &Source) -> Result<Way, Error> {
         match source {
             Source::Kubeconfig(_) if self.deny_request_kubeconfigs => Err(Error::Denied),
-            Source::Kubeconfig(text) => load(parse(text)?, None).await,
+            Source::Kubeconfig(text) => {
+                Ok(Way { reach: self.reach, ..Way::new(load(parse(text)?, None).await?, None) })
+            }
             Source::Context(context) => self.own(context, || format!("context `{context}` was asked for")).await,
             Source::Name if name == "in-cluster" && !self.has_context(name) => {
-                Config::incluster().map_err(|error| Error::NotInCluster(error.to_string()))
+                Ok(Way::new(Config::incluster().map_err(|error| not_in_cluster(&error))?, None))
             }
             Source::Name => self.own(name, || format!("no access to `{name}` was sent")).await,
         }
@@ -141,7 +219,8 @@ impl Access {
         let mut of_cluster = cluster.cluster.clone().unwrap_or_default();
         let inline = |file: &mut Option<String>| -> Result<Option<String>, Error> {
             let Some(path) = file.take() else { return Ok(None) };
-            let bytes = std::fs::read(&path).map_err(|error| not_portable(&format!("{path}: {error}")))?;
+            let bytes = std::fs::read(&path)
+                .map_err(|error| not_portable(&format!("a file that it names cannot be read ({})", error.kind())))?;
             Ok(Some(BASE64_STANDARD.encode(bytes)))
         };
         let or = |data: &mut Option<String>, other: Option<String>| *data = data.take().or(other);
@@ -167,9 +246,9 @@ impl Access {
         self.own.iter().flat_map(|own| &own.contexts).any(|context| context.name == name)
     }
 
-    async fn own(&self, context: &str, asked: impl FnOnce() -> String) -> Result<Config, Error> {
+    async fn own(&self, context: &str, asked: impl FnOnce() -> String) -> Result<Way, Error> {
         match &self.own {
-            Some(own) if self.has_context(context) => load(own.clone(), Some(context)).await,
+            Some(own) if self.has_context(context) => self.with_plugin(own.clone(), context).await,
             Some(own) => {
                 let names: Vec<_> = own.contexts.iter().map(|context| context.name.as_str()).collect();
                 Err(Error::UnknownContext { asked: asked(), known: format!("the contexts {}", names.join(", ")) })
@@ -179,11 +258,48 @@ impl Access {
     }
 }
 
+impl Access {
+    /// The way that a context of the executor's own kubeconfig is, with the credentials that its plugin makes.
+    async fn with_plugin(&self, mut own: Kubeconfig, context: &str) -> Result<Way, Error> {
+        let Selected { cluster, user, .. } = select(&own, Some(context))?;
+        let of_user = user.auth_info.clone().unwrap_or_default();
+        // What kube would do for these is to run a program on a thread of the runtime.
+        if let Some(provider) = of_user.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
+            let name = &provider.name;
+            let text = format!("auth-provider `{name}` is gone from Kubernetes since 1.26; use its exec plugin");
+            return Err(Error::Unusable(text));
+        }
+        let has_own = of_user.token.is_some() || of_user.token_file.is_some() || of_user.username.is_some();
+        let Some(exec) = of_user.exec.filter(|_| !has_own) else {
+            return Ok(Way::new(load(own, Some(context)).await?, None));
+        };
+        let told = cluster.cluster.as_ref().map(ExecAuthCluster::try_from).transpose();
+        let told = told.map_err(|error| unusable_kubeconfig(&error))?;
+        let user = user.name.clone();
+        let plugin = self.plugin(context, || Plugin::new(exec, told));
+        let answer = plugin.answer().await?;
+        for entry in own.auth_infos.iter_mut().filter(|entry| entry.name == user) {
+            let of_user = entry.auth_info.get_or_insert_default();
+            of_user.exec = None;
+            answer.fill(of_user);
+        }
+        let mut config = load(own, Some(context)).await?;
+        // It is put into each request as it is then.
+        config.auth_info.token = None;
+        Ok(Way::new(config, Some(plugin)))
+    }
+
+    fn plugin(&self, context: &str, new: impl FnOnce() -> Plugin) -> Arc<Plugin> {
+        let mut plugins = self.plugins.lock().expect("nothing panics while it holds the lock");
+        plugins.entry(context.to_owned()).or_insert_with(|| Arc::new(new())).clone()
+    }
+}
+
 /// A kubeconfig of the cluster that the executor runs in. The token is read where it is used: it does not live long.
 fn in_cluster() -> Result<Kubeconfig, Error> {
     /// Where Kubernetes puts what a pod needs to reach its API server.
     const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-    let config = Config::incluster().map_err(|error| Error::NotInCluster(error.to_string()))?;
+    let config = Config::incluster().map_err(|error| not_in_cluster(&error))?;
     let entry = serde_json::json!({
         "current-context": "in-cluster",
         "contexts": [{"name": "in-cluster", "context": {"cluster": "in-cluster", "user": "in-cluster"}}],
@@ -193,7 +309,7 @@ fn in_cluster() -> Result<Kubeconfig, Error> {
         }}],
         "users": [{"name": "in-cluster", "user": {"tokenFile": format!("{FOLDER}/token")}}],
     });
-    serde_json::from_value(entry).map_err(|error| Error::Unusable(error.to_string()))
+    serde_json::from_value(entry).map_err(|_| Error::Unusable("it cannot be written down".into()))
 }
 
 /// Reads the executor's own kubeconfig. kube resolves what paths in it are relative to, but quotes lines of a file that does
@@ -201,7 +317,7 @@ fn in_cluster() -> Result<Kubeconfig, Error> {
 fn read_own(path: &Path) -> Result<Kubeconfig, Error> {
     Kubeconfig::read_from(path).map_err(|error| {
         Error::Unreadable(match error {
-            KubeconfigError::ReadConfig(error, _) => error.to_string(),
+            KubeconfigError::ReadConfig(error, _) => error.to_string(), // To the operator, at start.
             KubeconfigError::Parse(error) => unparsed(&error),
             _ => "it is not a kubeconfig".into(),
         })
@@ -275,9 +391,8 @@ async fn load(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Confi
     }
     unwrap_data(&mut kubeconfig);
     let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|error| Error::Unusable(error.to_string()))?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable_kubeconfig(&error))?;
     // Retries and deadlines are ours: kube's would hold one request for minutes and answer to no budget.
     config.default_retry = false;
     // kube takes a proxy from the environment; which way traffic goes is for the kubeconfig to say (case 95).
@@ -313,7 +428,7 @@ mod tests {
     async fn refusal(text: &str) -> String {
         let access = Access::default();
         let source = Source::Kubeconfig(text.to_owned());
-        let text = access.config("east", &source).await.map(|_| ()).unwrap_err().to_string();
+        let text = access.way("east", &source).await.map(|_| ()).unwrap_err().to_string();
         assert!(!text.contains("canary-7f1"), "{text}");
         text
     }
@@ -321,7 +436,7 @@ mod tests {
     #[tokio::test]
     async fn plain_data_is_accepted() {
         let source = Source::Kubeconfig(kubeconfig("", ""));
-        let config = Access::default().config("east", &source).await.unwrap();
+        let config = Access::default().way("east", &source).await.unwrap().config;
         assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:1/");
         assert!(!config.default_retry);
     }
@@ -354,7 +469,7 @@ mod tests {
 
     #[tokio::test]
     async fn name_without_access_is_refused_and_says_what_there_is() {
-        let error = Access::default().config("east", &Source::Name).await.map(|_| ()).unwrap_err().to_string();
+        let error = Access::default().way("east", &Source::Name).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("no access to `east` was sent"), "{error}");
     }
 
@@ -362,9 +477,10 @@ mod tests {
     fn own_kubeconfig_that_does_not_parse_is_not_quoted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "users: [{token: canary-7f1\n").unwrap();
-        let error = Access::new(Some(file.path()), false).map(|_| ()).unwrap_err().to_string();
+        let error = Access::new(Some(file.path()), false, Reach::All).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("does not parse at line") && !error.contains("canary-7f1"), "{error}");
-        let missing = Access::new(Some(Path::new("/does/not/exist")), false).map(|_| ()).unwrap_err().to_string();
+        let missing =
+            Access::new(Some(Path::new("/does/not/exist")), false, Reach::All).map(|_| ()).unwrap_err().to_string();
         assert!(missing.contains("No such file"), "{missing}");
     }
 
@@ -381,7 +497,7 @@ mod tests {
     fn helm_may_read_a_file_of_ours_and_run_no_program() {
         let own = |user: &str| {
             let text = kubeconfig("", "").replace("token: canary-7f1", user);
-            Access { own: Some(serde_saphyr::from_str(&text).unwrap()), deny_request_kubeconfigs: false }
+            Access { own: Some(serde_saphyr::from_str(&text).unwrap()), ..Access::default() }
         };
         let handed =
             |user: &str, reader| own(user).kubeconfig("c", &Source::Name, reader).map_err(|error| error.to_string());
@@ -394,8 +510,8 @@ mod tests {
 
     #[tokio::test]
     async fn request_kubeconfigs_can_be_denied() {
-        let access = Access { own: None, deny_request_kubeconfigs: true };
+        let access = Access { deny_request_kubeconfigs: true, ..Access::default() };
         let source = Source::Kubeconfig(kubeconfig("", ""));
-        assert!(matches!(access.config("east", &source).await, Err(Error::Denied)));
+        assert!(matches!(access.way("east", &source).await, Err(Error::Denied)));
     }
 }

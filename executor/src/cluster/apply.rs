@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     diff::{self, FieldDiff},
-    mask::{OfDesign, Secrets},
     verdict::{self, Subject, Verdict},
 };
 
@@ -45,8 +44,6 @@ pub(crate) struct Patch<'a> {
     pub(crate) attempt: u32,
     /// When the first attempt began, if one since then may have been carried out though its answer was lost.
     pub(crate) lost_since: Option<Instant>,
-    /// What must not be said of other components either.
-    pub(crate) secrets: &'a OfDesign,
 }
 
 /// The object as the cluster has it now.
@@ -138,7 +135,7 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     // What a lost attempt wrote was written by this step too.
     let took = what.lost_since.unwrap_or(sent).elapsed();
     let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
-    let mut said = masked_warnings(&reply, what);
+    let mut said = masked_warnings(cluster, &reply, what);
     let result = serde_json::from_slice(&reply.body)
         .inspect(|object: &Object<'_>| said.extend(of_kubectl(object, &reply, what)))
         .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
@@ -197,7 +194,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
         }
         _ => Err(verdict::odd(&what.subject, "it is not the object")),
     };
-    Outcome { result, warnings: masked_warnings(&reply, what) }
+    Outcome { result, warnings: masked_warnings(cluster, &reply, what) }
 }
 
 /// Sends the PATCH; whatever is not 200 or 201 is classified.
@@ -209,18 +206,18 @@ async fn send(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Result<Reply,
     match reply.status {
         StatusCode::OK | StatusCode::CREATED => Ok(reply),
         status if status.is_success() => Err(verdict::unproven(subject, status)),
-        _ => Err(verdict::answered(subject, &reply.answer(), &Secrets::around(&what.manifest, what.secrets))),
+        _ => Err(verdict::answered(subject, &reply.answer(), &cluster.secrets_around(&what.manifest))),
     }
 }
 
 /// The object may be secret, so what the server warns of is masked like what it refuses.
-fn masked_warnings(reply: &Reply, what: &Patch<'_>) -> Vec<String> {
+fn masked_warnings(cluster: &Cluster, reply: &Reply, what: &Patch<'_>) -> Vec<String> {
     let warnings = warnings(&reply.headers);
     if warnings.is_empty() {
-        return warnings;
+        return Vec::new();
     }
-    let secrets = Secrets::around(&what.manifest, what.secrets);
-    warnings.iter().map(|warning| secrets.mask(&verdict::capped(warning))).collect()
+    let secrets = cluster.secrets_around(&what.manifest);
+    warnings.iter().map(|warning| secrets.render(warning)).collect()
 }
 
 fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
@@ -259,7 +256,7 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         || metadata.uid.is_empty()
     {
         let text = format!("it is {} {}", object.kind, metadata.name);
-        return Err(verdict::odd(subject, &verdict::capped(&text)));
+        return Err(verdict::odd(subject, &cluster.render(&text.into())));
     }
     if metadata.deletion_timestamp.is_some() {
         return Err(verdict::being_deleted(subject));

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::mask::Unmasked;
+
 /// Failures in a row after which dialling pauses.
 const FAILURES: u32 = 3;
 /// How long it pauses.
@@ -19,16 +21,23 @@ pub(crate) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    why: String,
+    why: Unmasked,
     next_try: Option<Instant>,
 }
 
-/// Dialling pauses.
+/// Dialling pauses. The text leaves out why, which may be anything: see [`Open::why`].
 #[derive(Debug, thiserror::Error)]
-#[error("{why} (seen {failures} times in a row)")]
+#[error("no connection, {failures} times in a row")]
 pub(crate) struct Open {
-    why: String,
+    why: Unmasked,
     failures: u32,
+}
+
+impl Open {
+    /// Why the last connection could not be made.
+    pub(crate) fn why(&self) -> Unmasked {
+        self.why.clone().followed_by(&format!(" (seen {} times in a row)", self.failures))
+    }
 }
 
 impl Breaker {
@@ -57,11 +66,11 @@ impl Breaker {
     }
 
     /// A connection could not be made.
-    pub(crate) fn failed(&self, why: String) {
+    pub(crate) fn failed(&self, why: Unmasked) {
         self.failed_at(why, Instant::now());
     }
 
-    fn failed_at(&self, why: String, now: Instant) {
+    fn failed_at(&self, why: Unmasked, now: Instant) {
         let mut state = self.state();
         state.failures += 1;
         state.why = why;

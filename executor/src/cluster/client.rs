@@ -19,14 +19,19 @@ use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
     rt::TokioTimer,
 };
-use kube::{
-    Config,
-    client::{Body, ConfigExt},
-};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
+use kube::client::{Body, ConfigExt};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, layer::layer_fn, util::BoxCloneSyncService};
 
-use super::breaker::Breaker;
-use crate::together::{Spawner, Together};
+use super::{
+    access::Way,
+    breaker::{Breaker, Open},
+    plugin::{self, WithToken},
+};
+use crate::{
+    addresses::{Reach, Resolver},
+    mask::Unmasked,
+    together::{Spawner, Together},
+};
 
 /// How long a connection may take, TLS included. A cluster across an ocean needs about one second.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,8 +63,12 @@ impl Client {
 }
 
 /// A client for the cluster that `config` names. Connects on the first request.
-pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -> Result<Client, kube::Error> {
-    let mut http = HttpConnector::new();
+pub(crate) fn client(
+    Way { config, plugin, reach, .. }: &Way,
+    version: Version,
+    breaker: Arc<Breaker>,
+) -> Result<Client, kube::Error> {
+    let mut http = reach.connector();
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -87,8 +96,9 @@ pub(crate) fn client(config: &Config, version: Version, breaker: Arc<Breaker>) -
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer()?)
         .option_layer(config.auth_layer()?)
+        .option_layer(plugin.clone().map(|plugin| layer_fn(move |inner| WithToken { inner, plugin: plugin.clone() })))
         .map_err(BoxError::from)
-        .service(hyper.build::<_, Body>(Dial { https, breaker }));
+        .service(hyper.build::<_, Body>(Dial { https, reach: *reach, breaker }));
     Ok(Client(BoxCloneSyncService::new(service)))
 }
 
@@ -118,12 +128,13 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for OneTask {
 /// Dials, unless the breaker says that dialling is useless for now, and tells the breaker how it went (case 90).
 #[derive(Clone)]
 struct Dial {
-    https: HttpsConnector<HttpConnector>,
+    https: HttpsConnector<HttpConnector<Resolver>>,
+    reach: Reach,
     breaker: Arc<Breaker>,
 }
 
 impl Service<Uri> for Dial {
-    type Response = <HttpsConnector<HttpConnector> as Service<Uri>>::Response;
+    type Response = <HttpsConnector<HttpConnector<Resolver>> as Service<Uri>>::Response;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -132,6 +143,9 @@ impl Service<Uri> for Dial {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
+        if let Err(denied) = self.reach.check(uri.host().unwrap_or_default()) {
+            return Box::pin(async move { Err(denied.into()) });
+        }
         if let Err(open) = self.breaker.permit() {
             return Box::pin(async move { Err(open.into()) });
         }
@@ -152,12 +166,20 @@ impl Service<Uri> for Dial {
 }
 
 /// The innermost cause, which is what a person needs to hear: "connection refused", "invalid peer certificate: UnknownIssuer".
-pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+///
+/// What a peer sends along with the end of a connection (RFC 9113 section 6.8, debug data) is left out: it may be anything.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> Unmasked {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string()
+    if let Some(open) = error.downcast_ref::<Open>() {
+        return open.why();
+    }
+    match error.downcast_ref::<h2::Error>().and_then(h2::Error::reason) {
+        Some(reason) => reason.to_string().into(),
+        None => error.to_string().into(),
+    }
 }
 
 /// Whether nothing can have been carried out: no connection was made, or the server said that it did not look at the request
@@ -165,6 +187,10 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 pub(crate) fn was_not_sent(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut source = Some(error);
     while let Some(error) = source {
+        // Without credentials nothing is sent.
+        if error.is::<plugin::Error>() {
+            return true;
+        }
         if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>()
             && error.is_connect()
         {

@@ -121,7 +121,7 @@ async fn until_served(cluster: &Cluster, api_version: &str, name: &str, deadline
             Ok(reply) if reply.status != StatusCode::OK => format!("the API server answered {}", reply.status),
             Ok(reply) => {
                 let definition: Definition = serde_json::from_slice(&reply.body)
-                    .map_err(|error| Failure::new(Reason::UnexpectedAnswer, format!("odd definition: {error}")))?;
+                    .map_err(|_| Failure::new(Reason::UnexpectedAnswer, "what it answered is not a definition"))?;
                 match look(cluster, &definition, deadline).await? {
                     None => return Ok(()),
                     Some(why) => why,
@@ -152,7 +152,10 @@ async fn look(cluster: &Cluster, definition: &Definition, deadline: Instant) -> 
         return Err(Failure::new(Reason::BeingDeleted, text));
     }
     if let Some(condition) = definition.condition("NamesAccepted", "False") {
-        let text = format!("cluster {name} stored the definition but will not serve it: {}", condition.message);
+        let text = format!(
+            "cluster {name} stored the definition but will not serve it: {}",
+            cluster.render(&condition.message)
+        );
         return Err(Failure::new(Reason::DefinitionRejected, text));
     }
     if definition.condition("Established", "True").is_none() {

@@ -255,8 +255,8 @@ async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<Gr
     let is_served = reply.status == StatusCode::OK;
     let kinds = match reply.status {
         StatusCode::OK => {
-            let list: ResourceList =
-                serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("odd answer: {error}")))?;
+            let list: ResourceList = serde_json::from_slice(&reply.body)
+                .map_err(|_| Error::Failed("what it answered is not discovery".into()))?;
             if list.kind != "APIResourceList" {
                 return Err(Error::Failed("it answered something else than its kinds".into()));
             }

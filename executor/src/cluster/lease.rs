@@ -174,8 +174,8 @@ impl Claim {
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(refusal(&reply)),
         }
-        let lease: Lease =
-            serde_json::from_slice(&reply.body).map_err(|error| Error::Failed(format!("odd Lease: {error}")))?;
+        let lease: Lease = serde_json::from_slice(&reply.body)
+            .map_err(|_| Error::Failed("what was answered is not a Lease".into()))?;
         let date = reply.headers.get(header::DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let left = left(&lease, date);

@@ -13,6 +13,7 @@ pub(crate) mod lease;
 mod listing;
 pub(crate) mod object;
 pub(crate) mod ownership;
+mod plugin;
 pub(crate) mod readiness;
 pub(crate) mod remove;
 mod watch;
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use futures::TryFutureExt;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use kube::{Config, client::Body};
+use kube::client::Body;
 use serde::{Deserialize, Deserializer};
 use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
@@ -31,14 +32,18 @@ use tracing::{Level, Span, field::Empty};
 
 pub(crate) use self::client::innermost;
 use self::{
+    access::Way,
     breaker::Breaker,
     client::Version,
     discovery::Discovery,
     ownership::{Owner, owner},
+    plugin::Plugin,
     watch::Watches,
 };
 use crate::{
-    attributes, metrics,
+    attributes,
+    mask::{OfCluster, OfDesign, Secrets, Unmasked},
+    metrics,
     verdict::{Answer, Reason, Subject, Unanswered, Verdict},
 };
 
@@ -59,6 +64,10 @@ pub(crate) struct Cluster {
     /// Version of its API server.
     pub(crate) version: String,
     client: client::Client,
+    /// What makes its credentials, if they are made.
+    plugin: Option<Arc<Plugin>>,
+    /// What must not be said of what comes from here.
+    secrets: OfCluster,
     discovery: Arc<Discovery>,
     watches: Watches,
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
@@ -72,7 +81,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Access(#[from] access::Error),
     #[error("its credentials are not usable: {0}")]
-    Credentials(String),
+    Credentials(&'static str),
     #[error("{0}")]
     Unanswered(Unanswered),
     #[error("its API server does not accept the credentials ({0})")]
@@ -146,7 +155,7 @@ impl Reply {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerVersion {
-    git_version: String,
+    git_version: Unmasked,
 }
 
 #[derive(Deserialize)]
@@ -172,23 +181,27 @@ impl std::fmt::Display for Unanswered {
 
 impl Cluster {
     /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only. `discovery` is
-    /// what is known of its kinds.
+    /// what is known of its kinds, `design` what must not be said of what it answers.
     pub(crate) async fn connect(
         name: &str,
-        config: &Config,
+        way: Way,
         discovery: Arc<Discovery>,
+        design: Arc<OfDesign>,
         by: Instant,
     ) -> Result<Self, Error> {
-        let server = without_credentials(&config.cluster_url);
+        let server = without_credentials(&way.config.cluster_url);
         let connect = |version| {
             let breaker = Arc::new(Breaker::default());
-            client::client(config, version, breaker).map_err(|error| Error::Credentials(client::innermost(&error)))
+            client::client(&way, version, breaker).map_err(|error| Error::Credentials(access::unusable(&error)))
         };
+        let client = connect(Version::Http2)?;
         let mut cluster = Self {
             name: name.to_owned(),
             server,
             version: String::new(),
-            client: connect(Version::Http2)?,
+            client,
+            plugin: way.plugin.clone(),
+            secrets: OfCluster { credentials: way.credentials.clone(), design },
             discovery,
             watches: Watches::default(),
             baseline: None,
@@ -203,12 +216,30 @@ impl Cluster {
         }
         let version: ServerVersion = serde_json::from_slice(&reply?.body)
             .map_err(|_| Error::NotKubernetes { server: cluster.server.clone() })?;
-        cluster.version = version.git_version;
+        cluster.version = cluster.render(&version.git_version);
         // `/version` is open to anybody in most clusters; discovery is open to whoever is authenticated.
         let (discovered, baseline) = tokio::join!(cluster.get("/api", by), cluster.read_baseline(by));
         discovered?;
         cluster.baseline = baseline;
         Ok(cluster)
+    }
+
+    /// What may be said of a text that came from the cluster.
+    fn render(&self, text: &Unmasked) -> String {
+        self.and_made(self.secrets.secrets()).render(text)
+    }
+
+    /// What must not be said where it is about an object, which is JSON.
+    fn secrets_around(&self, manifest: &[u8]) -> Secrets {
+        self.and_made(self.secrets.around(manifest))
+    }
+
+    /// The credentials that a plugin has made meanwhile must not be said either.
+    fn and_made(&self, secrets: Secrets) -> Secrets {
+        match &self.plugin {
+            Some(plugin) => secrets.and(plugin.secrets()),
+            None => secrets,
+        }
     }
 
     async fn get(&self, path: &'static str, by: Instant) -> Result<Reply, Error> {
@@ -224,6 +255,10 @@ impl Cluster {
             if closed {
                 reply = send().await;
             }
+        }
+        // A plugin's credential that was kept may have been revoked since; the next one is new.
+        if self.plugin.is_some() && reply.as_ref().is_ok_and(|reply| reply.status == StatusCode::UNAUTHORIZED) {
+            reply = send().await;
         }
         let reply = reply.map_err(Error::Unanswered)?;
         match reply.status {
@@ -258,12 +293,12 @@ impl Cluster {
         let started = Instant::now();
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| {
-                let why = client::innermost(&*error);
+                let why = self.render(&client::innermost(&*error));
                 if client::was_not_sent(&*error) { Unanswered::NotSent(why) } else { Unanswered::Lost(why) }
             })?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| Unanswered::Lost(error.to_string()))?.to_bytes();
+            let body = body.map_err(|error| Unanswered::Lost(self.render(&client::innermost(&*error))))?.to_bytes();
             Ok(Reply { status: head.status, headers: head.headers, body })
         };
         // Not entered: nothing in there says anything, and entering costs something each time that it is looked at.
@@ -406,7 +441,7 @@ where
 
 /// Whether another version of HTTP would meet the same end.
 fn is_final(why: &str) -> bool {
-    ["refused", "certificate", "no connection within", "dns", "lookup"]
+    ["refused", "certificate", "no connection within", "dns", "lookup", "may not lead"]
         .iter()
         .any(|mark| why.to_lowercase().contains(mark))
 }
@@ -420,19 +455,20 @@ fn without_credentials(url: &http::Uri) -> String {
 }
 
 /// The warnings of an answer (RFC 9111 section 5.5 as Kubernetes uses it: `299 - "text"`).
-fn warnings(headers: &HeaderMap) -> Vec<String> {
+fn warnings(headers: &HeaderMap) -> Vec<Unmasked> {
     let values = headers.get_all(header::WARNING).into_iter().filter_map(|value| value.to_str().ok());
     values
         .map(|value| match value.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')) {
-            Some((text, _)) => text.replace("\\\"", "\"").replace("\\\\", "\\"),
-            None => value.to_owned(),
+            Some((text, _)) => text.replace("\\\"", "\"").replace("\\\\", "\\").into(),
+            None => value.into(),
         })
         .collect()
 }
 
 /// A UID that the server put into a header of its answer.
 fn uid<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok().filter(|uid| (1..=64).contains(&uid.len()))
+    let is_of_a_uid = |c: char| c.is_ascii_hexdigit() || c == '-';
+    headers.get(name)?.to_str().ok().filter(|uid| (1..=64).contains(&uid.len()) && uid.chars().all(is_of_a_uid))
 }
 
 /// How long the server asked to wait (RFC 9110 section 10.2.3, in seconds, as API servers send it).
@@ -449,7 +485,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::WARNING, HeaderValue::from_static("299 - \"unknown field \\\"spec.x\\\"\""));
         headers.append(header::WARNING, HeaderValue::from_static("299 - \"deprecated\""));
-        assert_eq!(warnings(&headers), ["unknown field \"spec.x\"", "deprecated"]);
+        assert_eq!(warnings(&headers), ["unknown field \"spec.x\"".into(), "deprecated".into()]);
     }
 
     #[test]

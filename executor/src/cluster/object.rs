@@ -12,7 +12,10 @@ use super::{
     Cluster, Reply, Target,
     discovery::{self, Resource},
 };
-use crate::verdict::{self, Subject, Verdict};
+use crate::{
+    mask::Unmasked,
+    verdict::{self, Subject, Verdict},
+};
 
 /// What may stand unescaped in a path segment (RFC 3986 `unreserved`).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -77,7 +80,7 @@ pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) status: String,
-    pub(crate) message: String,
+    pub(crate) message: Unmasked,
 }
 
 /// An object of which only the metadata is looked at.
@@ -154,7 +157,7 @@ pub(crate) async fn read<T: serde::de::DeserializeOwned>(
         return Ok(Found::NotThere);
     }
     if reply.status != StatusCode::OK {
-        return Err(verdict::answered(subject, &reply.answer(), &Default::default()));
+        return Err(verdict::answered(subject, &reply.answer(), &cluster.secrets_around(b"")));
     }
     serde_json::from_slice(&reply.body).map(Found::There).map_err(|_| verdict::odd(subject, "it is not an object"))
 }

@@ -16,7 +16,7 @@ use super::{
     object::{self, Found},
     watch::Look,
 };
-use crate::verdict::Subject;
+use crate::{mask::Unmasked, verdict::Subject};
 
 /// How long a controller may take for its first word. An object of whose kind nobody ever reports a status is ready then
 /// (case 56).
@@ -39,7 +39,7 @@ pub(crate) struct Awaited<'a> {
 pub(crate) struct Report {
     pub(crate) readiness: v1::Readiness,
     /// What a person should know of it.
-    pub(crate) note: Option<String>,
+    pub(crate) note: Option<Unmasked>,
 }
 
 impl Report {
@@ -51,7 +51,7 @@ impl Report {
             State::Stalled(why) => (v1::Readiness::Stalled, format!("it will not become ready: {why}")),
             State::Silent => (v1::Readiness::Unknown, format!("not known to be ready {end}: no status was reported")),
         };
-        Self { readiness, note: Some(note) }
+        Self { readiness, note: Some(note.into()) }
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn until_ready(
             () = sleep_until(deadline) => return Report::of(state, &format!("after {:.1?}", began.elapsed())),
             () = sleep_until(began + FIRST_WORD), if state == State::Silent => {
                 let note = format!("nobody reported a status in {} s; it counts as ready", FIRST_WORD.as_secs());
-                return Report { readiness: v1::Readiness::Ready, note: Some(note) };
+                return Report { readiness: v1::Readiness::Ready, note: Some(note.into()) };
             }
             look = looks.next() => look,
         };

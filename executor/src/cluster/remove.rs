@@ -20,7 +20,10 @@ use super::{
     ownership::{Owner, owner},
     warnings,
 };
-use crate::verdict::{self, Failure, Reason, Subject, Verdict};
+use crate::{
+    mask::Secrets,
+    verdict::{self, Failure, Reason, Subject, Verdict},
+};
 
 /// Namespaces that every cluster needs (D19).
 const PROTECTED: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -37,6 +40,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) design_id: &'a str,
     /// Leaves an object of another design where it is, which is no failure then (L1). Definitions and namespaces are always.
     pub(crate) leaves_shared: bool,
+    /// The object as the design has it, as JSON: what must not be said of it.
+    pub(crate) manifest: &'a [u8],
     /// Removes definitions and namespaces although they hold objects outside the design.
     pub(crate) delete_foreign: bool,
     /// What controllers put into every namespace, which is nobody's loss.
@@ -258,11 +263,17 @@ async fn delete(
     let target = object::target("DELETE", subject, what.resource, what.attempt);
     said.sent += 1;
     let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
-    said.warnings.extend(warnings(&reply.headers).iter().map(|warning| verdict::capped(warning)));
-    if reply.status.is_success() || object::says_not_there(&reply, subject) {
+    let warnings = warnings(&reply.headers);
+    let done = reply.status.is_success() || object::says_not_there(&reply, subject);
+    if done && warnings.is_empty() {
         return Ok(Deleted::Accepted);
     }
-    let refused = verdict::answered(subject, &reply.answer(), &Default::default());
+    let secrets = secrets(cluster, what, by).await;
+    said.warnings.extend(warnings.iter().map(|warning| secrets.render(warning)));
+    if done {
+        return Ok(Deleted::Accepted);
+    }
+    let refused = verdict::answered(subject, &reply.answer(), &secrets);
     if reply.status != StatusCode::CONFLICT {
         return Err(refused);
     }
@@ -272,6 +283,17 @@ async fn delete(
         Found::There(object::Bare { metadata }) if metadata.uid != uid => Ok(Deleted::MadeAnew(Box::new(metadata))),
         Found::There(object::Bare { metadata }) if metadata.deletion_timestamp.is_some() => Ok(Deleted::Accepted),
         Found::There(_) => Err(refused),
+    }
+}
+
+/// What must not be said of the object: what the design has secret in it, and what the object in the cluster has, which may be
+/// from an earlier version of the design. A webhook sees that one (case 232).
+async fn secrets(cluster: &Cluster, what: &Removal<'_>, by: Instant) -> Secrets {
+    let of_design = cluster.secrets_around(what.manifest);
+    let live = object::read::<serde_json::Value>(cluster, &what.subject, what.resource, "application/json", by).await;
+    match live {
+        Ok(Found::There(live)) => of_design.and(Secrets::of_value(&live)),
+        Ok(Found::NotThere) | Err(_) => of_design,
     }
 }
 
@@ -290,7 +312,7 @@ async fn until_gone(
         let why = match look {
             Ok(Found::NotThere) => return Ok(None),
             Ok(Found::There(object)) if object.metadata.uid != uid => return Ok(Some(object.metadata)),
-            Ok(Found::There(object)) => Ok(lingering(&object)),
+            Ok(Found::There(object)) => Ok(lingering(cluster, &object)),
             // The kind may have gone with the object, when its definition went meanwhile.
             Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown => {
                 match cluster.absence(subject.api_version, subject.kind, deadline).await {
@@ -326,14 +348,14 @@ async fn until_gone(
 }
 
 /// Why an object that was told to go is still there.
-fn lingering(object: &Object) -> String {
+fn lingering(cluster: &Cluster, object: &Object) -> String {
     let metadata = &object.metadata;
     let mut parts = Vec::new();
     if !metadata.finalizers.is_empty() {
         parts.push(format!("it waits for its finalizers {}", metadata.finalizers.join(", ")));
     }
     let conditions = object.status.conditions.iter().filter(|condition| condition.status == "True");
-    parts.extend(conditions.map(|condition| format!("{}: {}", condition.kind, verdict::capped(&condition.message))));
+    parts.extend(conditions.map(|condition| format!("{}: {}", condition.kind, cluster.render(&condition.message))));
     if let Some(since) = &metadata.deletion_timestamp {
         parts.push(format!("being deleted since {since}"));
     }

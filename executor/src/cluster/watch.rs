@@ -137,7 +137,7 @@ async fn follow(client: kube::Client, path: String, headers: HeaderMap, objects:
                 tracing::debug!(code = status.code, "watching is refused");
                 return lock(&objects).refuse();
             }
-            Ok(Err(error)) => tracing::debug!(error = super::innermost(&error), "the watch could not be opened"),
+            Ok(Err(_)) => tracing::debug!("the watch could not be opened"),
             Err(_) => tracing::debug!("the watch was not answered"),
         }
         sleep_until(opened + BETWEEN_OPENINGS).await;

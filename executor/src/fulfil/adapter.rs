@@ -17,7 +17,7 @@ use crate::{
         Change, Cluster, Seen, definition,
         readiness::{self, Awaited},
     },
-    mask::{OfDesign, Secrets},
+    mask::{OfDesign, Secrets, Unmasked},
     plan::{self, Plan},
     schedule::{Patience, UnitOutcome},
     verdict::{Failure, Reason, Subject, Verdict},
@@ -204,7 +204,7 @@ fn changed(since: Option<bool>) -> Option<v1::Change> {
 fn decide(
     removes: bool,
     address: &str,
-    said: &Result<String, Error>,
+    said: &Result<Unmasked, Error>,
     looks: &[Look],
 ) -> (Result<Option<v1::Change>, Verdict>, Vec<String>) {
     let holds = || looks.iter().map(Look::tell).collect::<Vec<_>>().join("; ");
@@ -286,20 +286,20 @@ mod tests {
         Seen::Unknown("no such kind".into())
     }
 
-    fn judge(removes: bool, said: Result<String, Error>, seen: Vec<Seen>) -> Result<Option<v1::Change>, Verdict> {
+    fn judge(removes: bool, said: Result<Unmasked, Error>, seen: Vec<Seen>) -> Result<Option<v1::Change>, Verdict> {
         decide(removes, "mesh:1", &said, &looks(seen)).0
     }
 
-    fn failed() -> Result<String, Error> {
+    fn failed() -> Result<Unmasked, Error> {
         Err(Error::Failed { address: "mesh:1".into(), code: tonic::Code::Unknown, why: String::new() })
     }
 
-    fn lost() -> Result<String, Error> {
+    fn lost() -> Result<Unmasked, Error> {
         Err(Error::Lost { address: "mesh:1".into(), why: String::new() })
     }
 
-    fn ok() -> Result<String, Error> {
-        Ok(String::new())
+    fn ok() -> Result<Unmasked, Error> {
+        Ok(Unmasked::default())
     }
 
     #[test]

@@ -259,6 +259,7 @@ impl Direct {
             resource: &task.resource,
             design_id: &self.plan.design.id,
             leaves_shared: self.plan.options.existing == v1::Existing::Share,
+            manifest: &task.direct.manifest,
             delete_foreign: self.plan.options.delete_foreign,
             everywhere: &self.everywhere,
             dry_run: self.plan.dry_run,
@@ -291,7 +292,6 @@ impl Direct {
             dry_run: self.plan.dry_run,
             attempt: task.order.attempt,
             lost_since: task.order.lost_since,
-            secrets: &self.secrets,
         }
     }
 
@@ -334,7 +334,6 @@ impl Direct {
                 dry_run: false,
                 attempt: 1,
                 lost_since: None,
-                secrets: &self.secrets,
             };
             apply::apply(cluster, &patch, order.answer_by).await.result.map(|_| ())
         };

@@ -71,9 +71,11 @@ impl Unresolved<'_> {
     pub(super) fn message(&self) -> String {
         match self {
             Self::Import => "`$(#use …)` is not supported; put what it imports into the design".into(),
-            Self::Broken => "the path of a reference ends before its `)`; put a key with other characters than letters, digits, \
+            Self::Broken => {
+                "the path of a reference ends before its `)`; put a key with other characters than letters, digits, \
                              `_`, `-` and `/` in brackets, such as $(#ref.vars.[my key])"
-                .into(),
+                    .into()
+            }
             Self::Several => "a text with two references: it can be replaced by one only, as a whole".into(),
             Self::TooMuch(limit) => format!("references add more than {limit} bytes to the document; write them out"),
             Self::Dead(path, Dead::Reference) => {

@@ -14,6 +14,8 @@ mod discovery;
 mod drain;
 mod locks;
 mod ownership;
+mod plugins;
+mod private;
 mod removal;
 mod runs;
 mod secrets;

@@ -50,7 +50,7 @@ fn code_of_the_readme_is_the_example_that_is_compiled() {
     assert!(read("README.md").contains(&format!("```rust\n{code}```")), "README.md shows something else than\n{code}");
 }
 
-/// Every rule stands in the table of `tests/README.md`, and every test that it names is there.
+/// Every rule stands in the table of `tests/README.md`, and every test that it or `SECURITY.md` names is there.
 #[test]
 fn every_test_of_the_table_is_there() {
     let table = read("tests/README.md");
@@ -64,11 +64,17 @@ fn every_test_of_the_table_is_there() {
     }
     let (_, after) = table.split_once("## Rules").unwrap();
     let (rows, _) = after.split_once("## Fault cases").unwrap();
-    let named: Vec<_> = rows.split('`').filter_map(|word| word.split_once("::")).map(|(_, test)| test).collect();
-    assert!(named.len() > 52, "{}", named.len());
-    for test in named {
+    let security = read("SECURITY.md");
+    let (of_rules, of_claims) = (named(rows), named(&security));
+    assert!(of_rules.len() > 52 && of_claims.len() > 15, "{} and {}", of_rules.len(), of_claims.len());
+    for test in of_rules.into_iter().chain(of_claims) {
         assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}");
     }
+}
+
+/// The tests that a text names.
+fn named(text: &str) -> Vec<&str> {
+    text.split('`').filter_map(|word| word.split_once("::")).map(|(_, test)| test).collect()
 }
 
 fn gather(folder: &Path, into: &mut String) {

@@ -235,7 +235,7 @@ async fn credentials_of_the_executors_own_go_to_no_adapter_that_the_installation
         assert!(targets.len() == 2 && targets.iter().all(warned), "{targets:#?}");
         assert!(listener.accept().is_err(), "nobody dialled");
         let events = pair.world.east().audit().unwrap();
-        let asked = events.iter().filter(|event| event.uri.contains(&name));
+        let asked = events.iter().filter(|event| event.uri.contains(&name) && event.is_write());
         assert!(asked.clone().count() > 0 && asked.clone().all(|event| event.uri.contains("dryRun=All")));
         // What the caller sends goes where the caller says.
         let sent = |cluster: &Cluster| client::kubeconfig(cluster.name(), cluster.kubeconfig_admin().to_string());

@@ -327,3 +327,30 @@ async fn what_is_made_anew_meanwhile_is_left_in_place() {
     }
     assert_eq!(stage.east.count(|seen| seen.method == Method::DELETE), 2);
 }
+
+/// Case 232, D25: what is said while a removal is denied is masked as on the way up, and so is the value that the object has in the
+/// cluster, which is from an earlier version of the design.
+#[tokio::test]
+async fn secret_values_in_what_denies_a_removal_are_masked() {
+    let stage = Stage::set("denied-removal").await;
+    let secret = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "secret", "namespace": stage.namespace, "labels": {"design.meshery.io/id": DESIGN}},
+            "stringData": {"password": value},
+        })
+    };
+    let (old, new) = ("old-canary&<7f1", "new-canary&<7f1");
+    assert_eq!(stage.run(&Draft::on(&["east"]).apply("secret", &[], &secret(old))).await.verdict(), Verdict::Succeeded);
+    let quoted = format!("{old} {new} old-canary\\u0026\\u003c7f1");
+    let denied = format!("admission webhook \"w\" denied the request: {quoted}");
+    let denied = Canned::refusal(400, "", &denied, Value::Null).header("warning", &format!("299 - \"it is {quoted}\""));
+    stage.east.add(Rule::delete("/secrets/secret", Fault::Answer(denied)));
+
+    let outcome = stage.run(&Draft::on(&["east"]).design(DESIGN).undeploy().apply("secret", &[], &secret(new))).await;
+
+    assert_failed(&outcome, "secret", "WEBHOOK_DENIED", &["denied the request: [redacted] [redacted] [redacted]"]);
+    let target = outcome.target("secret", "east").unwrap();
+    assert!(target.warnings[0].starts_with("it is [redacted]"), "{target:?}");
+    assert!(!format!("{outcome:?}").contains("canary"), "{outcome:?}");
+}
