@@ -24,6 +24,8 @@ use crate::{
 
 /// Largest plan that is taken in, in bytes of manifests and declarations.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// Most clusters and addresses of adapters together: as many as a lane's number can tell apart.
+const MAX_LANES: usize = u16::MAX as usize;
 /// Largest number of steps.
 const MAX_STEPS: usize = 200_000;
 
@@ -71,9 +73,33 @@ pub(crate) struct Intake {
     steps: Vec<Step>,
     positions: HashMap<String, StepIx>,
     access: BTreeMap<String, Source>,
-    /// Addresses of the adapters, in order of their lanes.
-    adapters: Vec<String>,
+    adapters: Adapters,
     bytes: usize,
+}
+
+/// Addresses of the adapters, in order of their lanes.
+#[derive(Default)]
+struct Adapters {
+    addresses: Vec<String>,
+    positions: HashMap<String, usize>,
+}
+
+impl Adapters {
+    /// The address's lane, behind those of so many clusters.
+    fn lane(&mut self, address: String, clusters: usize) -> Result<Lane, Error> {
+        let Self { addresses, positions } = self;
+        let position = *positions.entry(address).or_insert_with_key(|address| {
+            addresses.push(address.clone());
+            addresses.len() - 1
+        });
+        match clusters + position {
+            lane if lane < MAX_LANES => Ok(Lane(lane as u16)),
+            _ => {
+                let what = format!("its clusters and its adapters' addresses are more than {MAX_LANES} together");
+                Err(Error::TooLarge(what))
+            }
+        }
+    }
 }
 
 fn invalid<T>(field: impl Into<String>, what: impl Into<String>) -> Result<T, Error> {
@@ -152,7 +178,7 @@ impl Intake {
         if unique.len() != header.clusters.len() || unique.contains(&String::new()) {
             return invalid("header.clusters", "cluster names must be unique and not empty");
         }
-        if header.clusters.len() > usize::from(u16::MAX) {
+        if header.clusters.len() > MAX_LANES {
             return Err(Error::TooLarge(format!("{} clusters", header.clusters.len())));
         }
         if known::<v1::Operation>(header.operation, "header.operation")? == v1::Operation::Unspecified {
@@ -273,7 +299,7 @@ impl Intake {
             dry_run: header.dry_run,
             design: header.design.unwrap_or_default(),
             clusters: header.clusters,
-            adapters: std::mem::take(&mut self.adapters),
+            adapters: std::mem::take(&mut self.adapters.addresses),
             options: options(header.options.unwrap_or_default())?,
             steps: std::mem::take(&mut self.steps),
             traceparent: header.traceparent,
@@ -322,7 +348,7 @@ fn lanes(clusters: &[String], named: &[String], field: &str) -> Result<Vec<Lane>
 
 fn adapter(
     header: &v1::PlanHeader,
-    adapters: &mut Vec<String>,
+    adapters: &mut Adapters,
     route: v1::AdapterRoute,
     field: &str,
 ) -> Result<Adapter, Error> {
@@ -340,15 +366,11 @@ fn adapter(
         _ if header.dry_run => 0,
         _ => return Err(Error::Address { component: oam::identity(&declared).0.to_owned(), address }),
     };
-    let ix = adapters.iter().position(|known| *known == address).unwrap_or_else(|| {
-        adapters.push(address);
-        adapters.len() - 1
-    });
     Ok(Adapter {
         host: route.host,
         port,
         protocol,
-        lane: Lane((header.clusters.len() + ix) as u16),
+        lane: adapters.lane(address, header.clusters.len())?,
         object: object(&declared, &clusters),
         clusters,
         declaration: route.declaration,

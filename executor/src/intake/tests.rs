@@ -205,3 +205,25 @@ fn altered_bytes_are_found_out() {
     parts[1] = Part::Encoded(v1::EncodedPart::default());
     assert_invalid(feed(parts), "encoded.kind");
 }
+
+/// Case 270: a lane's number never wraps, so no adapter can be taken for a cluster.
+#[test]
+fn more_adapters_than_lanes_can_be_numbered_are_refused() {
+    let through = |port: usize| v1::PlanStep {
+        id: format!("s{port}"),
+        route: Some(Route::Adapter(v1::AdapterRoute {
+            host: format!("mesh-{}", port / 60_000),
+            port: (port % 60_000 + 1) as u32,
+            clusters: vec!["east".into()],
+            declaration: "{}".into(),
+            ..Default::default()
+        })),
+        ..Default::default()
+    };
+    let most = MAX_LANES - 1;
+    let accepted = feed(plan((0..most).map(through).collect())).unwrap();
+    let Work::Adapter(last) = &accepted.plan.steps[most - 1].work else { panic!("it is an adapter's") };
+    assert_eq!((last.lane, accepted.plan.timeouts().len()), (Lane(u16::MAX - 1), MAX_LANES));
+    let refused = feed(plan((0..=most).map(through).collect()));
+    assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
+}
