@@ -261,7 +261,8 @@ const fn patience(seconds: u64, tries: u32) -> Patience {
     Patience { budget: Duration::from_secs(seconds), tries }
 }
 
-/// Overload and start-up pass; half a minute is what a person would wait before looking.
+/// Overload and start-up pass, whether they show in a write, in discovery or in a conversion; half a minute is what a person
+/// would wait before looking.
 const OVERLOAD: Patience = patience(30, 100);
 /// A kind that nothing in the design defines may come from a controller (case 25), or be a spelling mistake (case 26).
 const UNKNOWN_KIND: Patience = patience(4, 100);
@@ -541,7 +542,7 @@ pub(crate) fn discovery_failed(subject: &Subject<'_>, why: &str) -> Verdict {
         Reason::ApiUnavailable,
         format!("cluster {cluster} does not say which kinds {api_version} has: {}", capped(why)),
     );
-    Verdict::Again { failure, after: None, patience: ODD, lost: false }
+    Verdict::Again { failure, after: None, patience: OVERLOAD, lost: false }
 }
 
 fn kind_patience(subject: &Subject<'_>) -> Patience {
@@ -593,7 +594,7 @@ impl Class {
             429 => Self::again(Reason::Throttled, OVERLOAD),
             400 | 422 if is_immutable(message) => Self::refused(Reason::Immutable),
             500 if message.contains("failed calling webhook") => Self::again(Reason::WebhookUnavailable, OVERLOAD),
-            500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, ODD),
+            500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, OVERLOAD),
             // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
             500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
             500 if names_a_version_that_is_gone(|words| message.contains(words)) => Self::refused(Reason::Invalid),
@@ -827,6 +828,19 @@ mod tests {
         assert_refused(&verdict, Reason::Invalid);
         assert!(matches!(verdict, Verdict::Refused(failure)
             if !failure.retryable && failure.message.contains("/metadata/managedFields")));
+    }
+
+    /// Case 266: trouble that passes is worth as much patience before a write as in its answer.
+    #[test]
+    fn discovery_and_conversion_deserve_the_patience_of_an_overloaded_write() {
+        let patience = |verdict| match verdict {
+            Verdict::Again { patience, .. } => patience,
+            other => panic!("{other:?}"),
+        };
+        let overloaded = patience(judge(503, ""));
+        assert_eq!(patience(discovery_failed(&subject(), "it answered 503")), overloaded);
+        let conversion = "conversion webhook for a.b/v1, Kind=C failed: connection refused";
+        assert_eq!(patience(judge(500, &status("InternalError", conversion, "{}"))), overloaded);
     }
 
     #[test]

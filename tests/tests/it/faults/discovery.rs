@@ -70,6 +70,22 @@ async fn a_dead_group_fails_its_own_components_only() {
     assert_eq!(stage.east.count(|seen| seen.path == "/apis"), 0, "nobody asks for all groups");
 }
 
+/// Case 266: discovery that fails for some seconds costs its components those seconds, as it would in the answer to a write.
+#[tokio::test]
+async fn discovery_that_comes_back_within_seconds_costs_seconds() {
+    let stage = Stage::set("shaky-discovery").await;
+    let shaky = Fault::Answer(Canned::status(503).text("service unavailable"));
+    stage.east.add(Rule::get("/apis/rbac.authorization.k8s.io/v1", shaky).times(5));
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "reader", "namespace": stage.namespace}, "rules": [],
+    });
+
+    let outcome = stage.run(&Draft::on(&["east"]).apply("reader", &[], &role)).await;
+
+    assert_applied(&outcome, "reader", Change::Created);
+}
+
 /// Case 21, S17: a cluster whose discovery is dead is no workable cluster, and that takes no minutes to find out.
 #[tokio::test]
 async fn a_cluster_without_discovery_is_named_before_anything_is_written() {
