@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::in_use::InUse;
@@ -23,8 +23,8 @@ const TOO_LONG: u32 = 3;
 /// How one answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The server said that it does not cope.
-    Complaint,
+    /// The server said that it does not cope, to what it was asked then.
+    Complaint { asked: Instant },
     /// It answered, and how long that took. `full` says whether as much was in flight as permitted: only then the answer says
     /// anything of the bound.
     Coped { took: Option<Duration>, full: bool },
@@ -77,7 +77,7 @@ impl Limit {
     /// Takes an answer into account.
     pub(crate) fn answered(&self, answer: Answer) {
         if let Self::Shared(Share(server)) = self {
-            lock(server).adaptive.answered(answer);
+            lock(server).adaptive.answered(answer, Instant::now());
         }
     }
 }
@@ -96,8 +96,8 @@ fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
 #[derive(Debug)]
 struct Adaptive {
     bound: usize,
-    /// Answers since the last complaint that counted.
-    since_cut: usize,
+    /// When the bound was cut last.
+    cut: Option<Instant>,
     /// Answers of the present round, and how long they took together. A round is as many answers as the bound.
     round: (u32, Duration),
     /// How long the answers of the best round took, on average. Forgotten slowly: objects and neighbours change.
@@ -108,16 +108,15 @@ struct Adaptive {
 
 impl Adaptive {
     fn new() -> Self {
-        Self { bound: START, since_cut: START, round: (0, Duration::ZERO), best: None, at_start: None }
+        Self { bound: START, cut: None, round: (0, Duration::ZERO), best: None, at_start: None }
     }
 
-    fn answered(&mut self, answer: Answer) {
-        self.since_cut += 1;
+    fn answered(&mut self, answer: Answer, now: Instant) {
         match answer {
-            // What was in flight together complains together, so one cut answers for all of it.
-            Answer::Complaint if self.since_cut >= self.bound => {
+            // What was asked before the last cut says nothing of the bound that there is since: one cut a burst.
+            Answer::Complaint { asked } if self.cut.is_none_or(|cut| asked > cut) => {
                 self.bound = (self.bound / 2).max(1);
-                self.since_cut = 0;
+                self.cut = Some(now);
                 self.round = (0, Duration::ZERO);
             }
             Answer::Coped { took: Some(took), full: true } => {
@@ -127,7 +126,7 @@ impl Adaptive {
                     self.end_round();
                 }
             }
-            Answer::Complaint | Answer::Coped { .. } => {}
+            Answer::Complaint { .. } | Answer::Coped { .. } => {}
         }
     }
 
@@ -166,7 +165,7 @@ mod tests {
     const SLOW: Answer = Answer::Coped { took: Some(Duration::from_millis(200)), full: true };
 
     fn after(adaptive: &mut Adaptive, number: usize, answer: Answer) -> usize {
-        (0..number).for_each(|_| adaptive.answered(answer));
+        (0..number).for_each(|_| adaptive.answered(answer, Instant::now()));
         adaptive.bound
     }
 
@@ -203,11 +202,20 @@ mod tests {
         assert!(far > MOST - MOST / 8, "{far}");
     }
 
+    /// Case 265: as many refusals as were in flight together are one burst, however many they are.
     #[test]
-    fn complaints_of_one_moment_cut_once_and_the_bound_never_ends() {
+    fn one_burst_of_complaints_cuts_the_bound_once() {
         let mut adaptive = Adaptive::new();
-        assert_eq!(after(&mut adaptive, START / 2, Answer::Complaint), START / 2);
-        assert_eq!(after(&mut adaptive, 1_000, Answer::Complaint), 1);
+        let mut asked = Instant::now();
+        for left in [32, 16, 8, 4, 2, 1, 1] {
+            let burst = adaptive.bound;
+            for answer in 1..=burst as u32 {
+                let now = asked + Duration::from_millis(5) * answer;
+                adaptive.answered(Answer::Complaint { asked }, now);
+                assert_eq!(adaptive.bound, left, "after complaint {answer} of {burst}");
+            }
+            asked += Duration::from_secs(1);
+        }
     }
 
     #[test]
@@ -249,7 +257,7 @@ mod tests {
     #[test]
     fn fixed_bound_stays() {
         let limit = Limit::Fixed(8);
-        limit.answered(Answer::Complaint);
+        limit.answered(Answer::Complaint { asked: Instant::now() });
         assert_eq!(limit.bound(), 8);
     }
 
@@ -257,9 +265,12 @@ mod tests {
         #[test]
         fn the_bound_stays_within_its_limits(answers in prop::collection::vec((0u64..500, any::<bool>(), 0u8..10), 0..3_000)) {
             let mut adaptive = Adaptive::new();
+            let mut now = Instant::now() + Duration::from_secs(1);
             for (took, full, complains) in answers {
                 let took = Some(Duration::from_millis(took));
-                adaptive.answered(if complains == 0 { Answer::Complaint } else { Answer::Coped { took, full } });
+                now += Duration::from_millis(1);
+                let asked = now - Duration::from_millis(complains.into());
+                adaptive.answered(if complains < 3 { Answer::Complaint { asked } } else { Answer::Coped { took, full } }, now);
                 prop_assert!((1..=MOST).contains(&adaptive.bound));
             }
         }

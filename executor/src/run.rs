@@ -169,6 +169,8 @@ type AtWork = (StepIx, Lane, Work, Option<Worked>);
 struct Worked {
     /// None of a preparation.
     attempt: Option<Attempt>,
+    /// When the work began.
+    began: Instant,
     /// What was done about what the unit needs, or no longer needs.
     needs: Needs,
 }
@@ -312,7 +314,8 @@ impl<F: Fulfil> Driver<F> {
     fn prepare(&mut self, step: StepIx, lane: Lane) {
         let span = self.begun(step).span.clone();
         let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
-        let work = async { Worked { attempt: None, needs: preparation.await } };
+        let began = Instant::now();
+        let work = async move { Worked { attempt: None, began, needs: preparation.await } };
         self.work(step, lane, Work::Preparation, work.instrument(span));
     }
 
@@ -336,7 +339,7 @@ impl<F: Fulfil> Driver<F> {
         let work = async move {
             let attempt = fulfil.clone().attempt(order).await;
             let needs = if attempt.result.is_ok() { fulfil.clear_up(ended).await } else { Vec::new() };
-            Worked { attempt: Some(attempt), needs }
+            Worked { attempt: Some(attempt), began: now, needs }
         };
         self.work(step, lane, Work::Attempt, work.instrument(span));
     }
@@ -367,7 +370,7 @@ impl<F: Fulfil> Driver<F> {
         let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
         open.needs.extend(worked.needs);
         let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
-        self.adapt(lane, &attempt);
+        self.adapt(lane, &attempt, worked.began);
         let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
         let unit = open.unit(lane).expect("a unit is known while it is worked on");
         unit.sent += attempt.sent;
@@ -396,7 +399,8 @@ impl<F: Fulfil> Driver<F> {
         match work {
             Work::Attempt => {
                 let failure = Failure::new(Reason::Internal, "an internal error ended the work on this component");
-                Worked { attempt: Some(Attempt::ended(Verdict::Refused(failure))), needs: Vec::new() }
+                let attempt = Some(Attempt::ended(Verdict::Refused(failure)));
+                Worked { attempt, began: Instant::now(), needs: Vec::new() }
             }
             Work::Preparation => {
                 let text = "an internal error ended the work on what this component needs";
@@ -406,19 +410,19 @@ impl<F: Fulfil> Driver<F> {
                     error: Some(report::failure(&Failure::new(Reason::Internal, text))),
                     ..Default::default()
                 };
-                Worked { attempt: None, needs: vec![told] }
+                Worked { attempt: None, began: Instant::now(), needs: vec![told] }
             }
         }
     }
 
-    /// Moves the bound of the lane with what the cluster answered.
-    fn adapt(&mut self, lane: Lane, attempt: &Attempt) {
+    /// Moves the bound of the lane with what the cluster answered to an attempt that began at `began`.
+    fn adapt(&mut self, lane: Lane, attempt: &Attempt, began: Instant) {
         let limit = &self.limits[lane.0 as usize];
         limit.answered(match &attempt.result {
             Err(Verdict::Again { failure, .. })
                 if matches!(failure.reason, Reason::Throttled | Reason::ApiUnavailable | Reason::Timeout) =>
             {
-                Answer::Complaint
+                Answer::Complaint { asked: began.into_std() }
             }
             _ => Answer::Coped { took: attempt.took, full: self.schedule.is_full(lane) },
         });
