@@ -24,6 +24,10 @@ const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 pub(crate) struct Ended {
     pub(crate) ending: Ending,
     pub(crate) because: String,
+    /// Where it was fulfilled: clusters, or the adapter's address.
+    pub(crate) fulfilled_by: Vec<String>,
+    /// What was done about what it needs.
+    pub(crate) prerequisites: Vec<v1::PrerequisiteResult>,
     /// When it ended, from the start of the run.
     pub(crate) at: Duration,
 }
@@ -155,9 +159,10 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
             component: step.component.name.clone(),
             model: step.component.model.clone(),
             route: step.route().into(),
-            fulfilled_by: fulfilled_by(plan, step),
+            fulfilled_by: ended.fulfilled_by.clone(),
             outcome: outcome.into(),
             because: ended.because.clone(),
+            prerequisites: ended.prerequisites.clone(),
         };
         size += row.encoded_len() + 8;
         if size > MAX_MESSAGE {
@@ -174,10 +179,22 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
     messages
 }
 
-fn fulfilled_by(plan: &Plan, step: &Step) -> Vec<String> {
+/// Where a step was fulfilled, by the results of its targets. What an adapter was seen to leave on clusters is its own work, so
+/// that counts as one; a dry run asks the clusters in its place.
+pub(crate) fn fulfilled_by(plan: &Plan, step: &Step, result: &v1::StepResult) -> Vec<String> {
     match &step.work {
-        Work::Adapter(adapter) => vec![plan.adapters[adapter.lane.0 as usize - plan.clusters.len()].clone()],
-        Work::Direct(direct) => direct.lanes.iter().map(|lane| plan.clusters[lane.0 as usize].clone()).collect(),
+        Work::Adapter(adapter) if result.outcome() == v1::Outcome::Succeeded => {
+            vec![plan.adapters[adapter.lane.0 as usize - plan.clusters.len()].clone()]
+        }
+        Work::Adapter(_) => Vec::new(),
+        Work::Direct(_) => {
+            let succeeded = result.targets.iter().filter(|target| target.outcome() == v1::Outcome::Succeeded);
+            let clusters = succeeded.filter_map(|target| match &target.target {
+                Some(v1::target_result::Target::Cluster(cluster)) => Some(cluster.clone()),
+                _ => None,
+            });
+            clusters.collect()
+        }
     }
 }
 

@@ -559,7 +559,13 @@ impl<F: Fulfil> Driver<F> {
         }
         let path = if step.route() == v1::Route::Adapter { "adapter" } else { "direct" };
         metrics::step_ended(report::outcome_name(outcome), path);
-        self.ended[ix.0 as usize] = Some(Ended { ending, because, at: self.began.elapsed() });
+        self.ended[ix.0 as usize] = Some(Ended {
+            ending,
+            because,
+            fulfilled_by: report::fulfilled_by(&plan, step, &result),
+            prerequisites: result.prerequisites.clone(),
+            at: self.began.elapsed(),
+        });
         self.journal.append(Entry::StepResult(result));
     }
 

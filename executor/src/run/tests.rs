@@ -196,6 +196,9 @@ async fn failure_withholds_its_dependents_on_every_cluster_and_nobody_else() {
     assert_eq!(told.summary.verdict(), RunVerdict::Partial);
     assert_eq!(told.summary.rows.len(), 5);
     assert_eq!(told.summary.counts["withheld"], 2);
+    // Case 272: a row names where its component was fulfilled, and nothing else.
+    let fulfilled: Vec<_> = told.summary.rows.iter().map(|row| row.fulfilled_by.join(",")).collect();
+    assert_eq!(fulfilled, ["east", "east,west", "", "", "east,west"]);
     assert!(told.summary.complete);
 }
 
@@ -247,6 +250,10 @@ async fn what_a_component_needs_delays_it_alone_and_withholds_nothing() {
     let needs: Vec<_> = told.results["a"].prerequisites.iter().map(v1::PrerequisiteResult::outcome).collect();
     assert_eq!(needs, [Outcome::Failed, Outcome::Failed]);
     assert!(told.results["b"].prerequisites.is_empty());
+    // Case 271: what failed beside a component that succeeded stands in the summary, and changes no verdict.
+    assert_eq!(told.summary.rows[0].prerequisites, told.results["a"].prerequisites);
+    assert!(told.summary.rows[1].prerequisites.is_empty());
+    assert_eq!(told.summary.verdict(), RunVerdict::Succeeded);
     assert_eq!(told.results["a"].elapsed.unwrap().seconds, 101);
     // What was done before is no part of what the component took on its cluster.
     assert_eq!(told.results["a"].targets[0].elapsed.unwrap().seconds, 1);
