@@ -1,8 +1,8 @@
 //! Serving gRPC from the first call to the end of the drain.
 //!
 //! The drain has three steps. On the first signal the server turns not ready and refuses new work, but goes on
-//! answering, so that probes and callers are told so rather than left with a closed port. When no call and no task is
-//! left, or the grace period is over, whatever is still open (probes that watch, streams that did not end) is ended
+//! answering, so that probes and callers are told so rather than left with a closed port. Shortly before the grace period is
+//! over comes the last call: what has not ended says how far it came. When no call and no task is left, or the time is over, whatever is still open (probes that watch, streams that did not end) is ended
 //! with UNAVAILABLE and the port is closed. Connections that do not go away by themselves are then dropped: tonic would
 //! wait for them for ever.
 
@@ -23,7 +23,7 @@ use tower::Service;
 use crate::{
     config::{self, ServeArgs},
     guard::{GuardLayer, Watch},
-    shutdown::Shutdown,
+    shutdown::{LAST_WORDS, Shutdown},
     tls,
     trace::TraceLayer,
 };
@@ -41,12 +41,16 @@ const PENDING_RESETS: usize = 20;
 /// How long the last frames may take to leave once everything was told to end.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// The part of the grace period that is left after the last call, and the most that this may be.
+const LAST_CALL_SHARE: u32 = 4;
+const LONGEST_LAST_CALL: Duration = Duration::from_secs(5);
+
 /// How a drain came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
     /// Every call and task came to its end by itself.
     Clean,
-    /// The grace period was over first.
+    /// The grace period was over first, or so near its end that something was not waited for.
     Cut,
     /// A second signal came first.
     Aborted,
@@ -229,22 +233,39 @@ impl Drain {
     async fn until_quiet(&self) -> Drained {
         let Self { watch, health, tasks, grace } = self;
         watch.shutdown.draining().await;
-        let deadline = Instant::now() + *grace;
+        let last = (*grace / LAST_CALL_SHARE).min(LONGEST_LAST_CALL);
+        let last_call = Instant::now() + (*grace - last);
         for name in watch.services.iter().copied().chain([""]) {
             health.set_service_status(name, ServingStatus::NotServing).await;
         }
         watch.calls.close();
         tasks.close();
         tracing::info!(calls = watch.calls.len(), tasks = tasks.len(), grace = ?grace, "draining");
-        tokio::select! {
+        let (drained, left) = tokio::select! {
             // Quiet wins over a signal or deadline of the same moment; a signal wins over the deadline.
             biased;
-            _ = futures::future::join(watch.calls.wait(), tasks.wait()) => Drained::Clean,
-            () = watch.shutdown.aborted() => Drained::Aborted,
-            () = tokio::time::sleep_until(deadline) => {
+            () = self.quiet() => return Drained::Clean,
+            () = watch.shutdown.aborted() => (Drained::Aborted, LAST_WORDS),
+            () = tokio::time::sleep_until(last_call) => (Drained::Cut, last),
+        };
+        tracing::warn!(calls = watch.calls.len(), tasks = tasks.len(), left = ?left, "what is left is not waited for");
+        watch.shutdown.call_last(left);
+        tokio::select! {
+            biased;
+            () = self.quiet() => drained,
+            () = watch.shutdown.aborted(), if drained != Drained::Aborted => {
+                tokio::time::timeout(LAST_WORDS, self.quiet()).await.ok();
+                Drained::Aborted
+            }
+            () = tokio::time::sleep(left) => {
                 tracing::warn!(calls = watch.calls.len(), tasks = tasks.len(), "the grace period is over");
-                Drained::Cut
+                drained
             }
         }
+    }
+
+    /// Waits until no call and no task is left.
+    async fn quiet(&self) {
+        futures::future::join(self.watch.calls.wait(), self.tasks.wait()).await;
     }
 }

@@ -1,15 +1,24 @@
-//! The two steps of going down: first drain, then abort.
+//! The steps of going down: first drain, then a last call, then the end.
 //!
 //! A [`Shutdown`] is a handle that many hold. The first signal starts the drain: no new work, what runs comes to an end
-//! within the grace period. The second aborts: nothing is waited for any more.
+//! within the grace period. Shortly before that is over comes the last call: whoever still has something to say says it now.
+//! The second signal aborts: nothing is waited for any more but what is said at the last call, which it makes too.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+
+/// What an abort leaves for what is said at the last call.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(400);
 
 /// Tells everyone who holds it that the program is to drain, and then that it is to stop at once.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +31,10 @@ pub struct Shutdown {
 #[derive(Debug, Clone, Default)]
 struct Steps {
     drain: CancellationToken,
+    last_call: CancellationToken,
     abort: CancellationToken,
+    /// When whatever is left is cut off. Known once the last call was made.
+    end: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Debug)]
@@ -50,13 +62,13 @@ impl Shutdown {
         let task = tokio::spawn({
             let steps = steps.clone();
             async move {
-                for step in [&steps.drain, &steps.abort] {
+                for step in [Steps::drain, Steps::abort] {
                     let name = tokio::select! {
                         _ = terminate.recv() => "SIGTERM",
                         _ = interrupt.recv() => "SIGINT",
                     };
                     tracing::info!(signal = name, "received a signal");
-                    step.cancel();
+                    step(&steps);
                 }
             }
         });
@@ -65,13 +77,17 @@ impl Shutdown {
 
     /// Starts the drain, as the first signal does.
     pub fn drain(&self) {
-        self.steps.drain.cancel();
+        self.steps.drain();
     }
 
     /// Gives up waiting, as the second signal does.
     pub fn abort(&self) {
-        self.steps.drain.cancel();
-        self.steps.abort.cancel();
+        self.steps.abort();
+    }
+
+    /// Makes the last call: so much time is left until everything is cut off.
+    pub(crate) fn call_last(&self, left: Duration) {
+        self.steps.call_last(left);
     }
 
     /// Waits until the drain starts. Cancel-safe.
@@ -84,6 +100,17 @@ impl Shutdown {
         self.steps.drain.is_cancelled()
     }
 
+    /// Waits for the last call: whatever has not ended is not waited for any longer, and who has something to say says it now.
+    /// Cancel-safe.
+    pub async fn last_call(&self) {
+        self.steps.last_call.cancelled().await;
+    }
+
+    /// How much time is left until everything is cut off; none before the last call.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.steps.end.get().map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
     /// Waits until the program is to stop at once. Cancel-safe.
     pub async fn aborted(&self) {
         self.steps.abort.cancelled().await;
@@ -92,6 +119,23 @@ impl Shutdown {
     /// Makes a token that is cancelled when the drain starts, and whose own cancelling concerns nobody else.
     pub fn token(&self) -> CancellationToken {
         self.steps.drain.child_token()
+    }
+}
+
+impl Steps {
+    fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    fn call_last(&self, left: Duration) {
+        self.end.get_or_init(|| Instant::now() + left);
+        self.last_call.cancel();
+    }
+
+    fn abort(&self) {
+        self.drain();
+        self.call_last(LAST_WORDS);
+        self.abort.cancel();
     }
 }
 
@@ -114,8 +158,10 @@ mod tests {
         shutdown.abort();
 
         shutdown.draining().await;
+        shutdown.last_call().await;
         shutdown.aborted().await;
         assert!(token.is_cancelled());
+        assert!(shutdown.time_left().is_some_and(|left| left <= LAST_WORDS));
     }
 
     #[tokio::test]

@@ -116,6 +116,22 @@ async fn the_grace_period_bounds_streams_that_do_not_end() {
     assert_eq!(running.end_within(Duration::from_secs(2)).await, Drained::Cut);
 }
 
+/// Case 263: whoever would be cut off is told before, and has some time left then.
+#[tokio::test]
+async fn a_last_call_comes_before_the_end_for_whoever_is_left() {
+    let running = start(&["--grace-period", "2s"]).await;
+    let _stream = running.client().await.plan(ask("a part, then nothing")).await.unwrap();
+    running.shutdown.drain();
+    assert_eq!(running.shutdown.time_left(), None);
+
+    tokio::time::timeout(Duration::from_secs(3), running.shutdown.last_call()).await.unwrap();
+
+    let left = running.shutdown.time_left().unwrap();
+    assert!(left > Duration::ZERO && left <= Duration::from_millis(500), "{left:?}");
+    assert!(!running.served.is_finished());
+    assert_eq!(running.end_within(Duration::from_secs(3)).await, Drained::Cut);
+}
+
 #[tokio::test]
 async fn a_client_that_never_reads_does_not_hold_up_the_end() {
     let running = start(&["--grace-period", "200ms"]).await;
@@ -151,7 +167,8 @@ async fn the_second_signal_ends_it_at_once() {
 
     running.shutdown.abort();
 
-    assert_eq!(running.end_within(Duration::from_millis(500)).await, Drained::Aborted);
+    // What a last call takes at most, and the closing of connections.
+    assert_eq!(running.end_within(Duration::from_secs(1)).await, Drained::Aborted);
 }
 
 #[tokio::test]
