@@ -1,9 +1,13 @@
 //! What keeps two runs of one design off one cluster across executors (D24): a Lease in each cluster, taken before the first
 //! write, renewed while the run goes on, and let go of before the summary.
+//!
+//! A run that cannot prove that it holds a Lease starts nothing more. What proves it is an answered renewal, for less than the
+//! Lease's term from when it was sent; after that the cluster's [`Fence`] is shut, so that nothing is written there even before
+//! the run has been told to stop.
 
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{join_all, select_all};
 use sha2::{Digest, Sha256};
 use tokio::{
     sync::Mutex,
@@ -14,7 +18,8 @@ use tracing::Instrument;
 
 use crate::cluster::{
     Cluster,
-    lease::{self, Claim, RENEWAL},
+    fence::{self, Fence},
+    lease::{self, Claim, HELD_FOR, RENEWAL, RENEWAL_AGAIN, Taken},
 };
 
 /// How long taking or letting go of the Leases may take. A cluster that was proven workable a moment ago answers sooner.
@@ -43,19 +48,39 @@ pub(crate) struct Locking {
 /// The Leases of one run.
 pub(crate) struct Locks {
     held: Arc<Vec<Held>>,
+    /// Where there is no lock and should be, and what can be done about it.
+    pub(crate) warnings: Vec<String>,
     tasks: TaskTracker,
 }
 
 struct Held {
     cluster: Arc<Cluster>,
     claim: Claim,
-    /// The Lease's resource version; none once it was lost or let go of.
-    version: Mutex<Option<String>>,
+    fence: Arc<Fence>,
+    lease: Mutex<State>,
+}
+
+/// What is known of a run's Lease.
+enum State {
+    /// It is the run's, and was seen so last.
+    Ours(Taken),
+    /// Whether it was taken is not known.
+    Unknown,
+    /// It was lost to another, or let go of.
+    Over,
+}
+
+/// Why a renewal did not prove anything.
+enum Unproven {
+    /// It never will again.
+    Lost(String),
+    /// The next one may.
+    NotNow(String),
 }
 
 impl Locking {
-    /// Locks all clusters for the run, or none. Credentials that may not touch Leases lock nothing: the log says so, and the
-    /// runs of this executor are still kept apart.
+    /// Locks all clusters for the run, or none. Credentials without rights to Leases lock nothing: the log and the run say so, and
+    /// the runs of this executor are still kept apart.
     pub(crate) async fn lock(&self, design: &str, run_id: &str, clusters: &[Arc<Cluster>]) -> Result<Locks, Error> {
         let name = format!("switchyard-{}", &hex::encode(Sha256::digest(design))[..16]);
         let claim = Claim {
@@ -67,32 +92,47 @@ impl Locking {
         let clusters = clusters.to_vec();
         let taking = async move {
             let by = Instant::now() + PATIENCE;
-            let taken = clusters.iter().map(async |cluster| (cluster, claim.take(cluster, by).await));
+            let taken = clusters.iter().map(async |cluster| {
+                // Before the request is sent, so that the server's clock starts no earlier.
+                let until = fence::now() + HELD_FOR;
+                (cluster, until, claim.take(cluster, by).await)
+            });
             let taken = join_all(taken).await;
-            let (mut held, mut errors) = (Vec::new(), Vec::new());
-            for (cluster, taken) in taken {
+            let (mut held, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+            for (cluster, until, taken) in taken {
+                let hold = |state| {
+                    let fence = Arc::new(Fence::open_until(until));
+                    let (cluster, claim) = (cluster.clone(), claim.clone());
+                    Held { cluster, claim, fence, lease: Mutex::new(state) }
+                };
                 match taken {
-                    Ok(version) => held.push(Held {
-                        cluster: cluster.clone(),
-                        claim: claim.clone(),
-                        version: Mutex::new(Some(version)),
-                    }),
-                    Err(lease::Error::Forbidden) => tracing::warn!(
-                        cluster = cluster.name,
-                        namespace = claim.namespace,
-                        "the credentials may not touch Leases there, so runs of other executors are not kept off"
-                    ),
-                    Err(error) => errors.push((cluster.name.clone(), error)),
+                    Ok(taken) => {
+                        let held_now = hold(State::Ours(taken));
+                        cluster.put_behind(held_now.fence.clone());
+                        held.push(held_now);
+                    }
+                    Err(lease::Error::Forbidden) => {
+                        let warning = without_rights(&cluster.name, &claim.namespace);
+                        tracing::warn!(cluster = cluster.name, namespace = claim.namespace, "{warning}");
+                        warnings.push(warning);
+                    }
+                    Err(error) => {
+                        errors.push((cluster.name.clone(), error.clone()));
+                        if matches!(error, lease::Error::Failed(_)) {
+                            // It may have been taken though nobody said so; then it is let go of with the others.
+                            held.push(hold(State::Unknown));
+                        }
+                    }
                 }
             }
-            (held, errors)
+            (held, warnings, errors)
         };
         // A task of its own: if nobody waits any longer, what it took is let go of.
         let tasks = self.tasks.clone();
         let taking = self.tasks.spawn(
             async move {
-                let (held, errors) = taking.await;
-                (Locks { held: Arc::new(held), tasks }, errors)
+                let (held, warnings, errors) = taking.await;
+                (Locks { held: Arc::new(held), warnings, tasks }, errors)
             }
             .in_current_span(),
         );
@@ -101,7 +141,7 @@ impl Locking {
         if errors.is_empty() {
             return Ok(locks);
         }
-        locks.release().await;
+        locks.release(PATIENCE).await;
         Err(self.refusal(design, errors))
     }
 
@@ -118,7 +158,7 @@ impl Locking {
                     self.namespace
                 ),
                 lease::Error::Failed(why) => format!("its Lease cannot be had: {why}"),
-                lease::Error::Forbidden => continue,
+                lease::Error::Forbidden | lease::Error::Gone => continue,
             };
             unusable.push((cluster, why));
         }
@@ -129,23 +169,23 @@ impl Locking {
 impl Locks {
     /// No Leases: for a run that writes nothing, or that other executors need not be kept off.
     pub(crate) fn none(tasks: TaskTracker) -> Self {
-        Self { held: Arc::default(), tasks }
+        Self { held: Arc::default(), warnings: Vec::new(), tasks }
     }
 
-    /// Renews the Leases until another has taken one over, and answers who.
+    /// Renews the Leases until one of them can no longer be proven to be ours, and says why. The others are renewed by the next
+    /// call.
     pub(crate) async fn lost(&self) -> String {
-        loop {
-            sleep(RENEWAL).await;
-            let renewals = join_all(self.held.iter().map(Held::renew)).await;
-            if let Some(reason) = renewals.into_iter().flatten().next() {
-                return reason;
-            }
+        let kept = self.held.iter().filter(|held| !held.is_over()).map(|held| Box::pin(held.keep()));
+        let kept: Vec<_> = kept.collect();
+        if kept.is_empty() {
+            return std::future::pending().await;
         }
+        select_all(kept).await.0
     }
 
-    /// Lets go of the Leases. What cannot be reached is free after its term.
-    pub(crate) async fn release(&self) {
-        release(&self.held).await;
+    /// Lets go of the Leases, in so much time. What cannot be reached is free after its term.
+    pub(crate) async fn release(&self, within: Duration) {
+        release(&self.held, within).await;
     }
 }
 
@@ -153,38 +193,109 @@ impl Drop for Locks {
     fn drop(&mut self) {
         if !self.held.is_empty() {
             let held = self.held.clone();
-            self.tasks.spawn(async move { release(&held).await }.in_current_span());
+            self.tasks.spawn(async move { release(&held, PATIENCE).await }.in_current_span());
         }
     }
 }
 
-async fn release(held: &[Held]) {
-    join_all(held.iter().map(Held::release)).await;
+async fn release(held: &[Held], within: Duration) {
+    let by = Instant::now() + within.min(PATIENCE);
+    join_all(held.iter().map(|held| held.release(by))).await;
+}
+
+/// Case 262.
+fn without_rights(cluster: &str, namespace: &str) -> String {
+    format!(
+        "the credentials for cluster {cluster} have no rights to Leases in namespace {namespace}, so runs of other executors are \
+         not kept off this design there; grant get, create, patch and delete on leases.coordination.k8s.io in that namespace"
+    )
 }
 
 impl Held {
-    /// Renews the Lease; answers why it was lost, if it was.
-    async fn renew(&self) -> Option<String> {
-        let mut version = self.version.lock().await;
-        version.as_ref()?;
-        let Self { cluster, claim, .. } = self;
-        match claim.renew(cluster, Instant::now() + PATIENCE).await {
-            Ok(renewed) => *version = Some(renewed),
-            Err(lease::Error::Held { holder, .. }) => {
-                *version = None;
-                return Some(format!("run {holder} has taken cluster {} over", cluster.name));
-            }
-            // As long as the cluster cannot be reached nothing is written either; the next renewal tells.
-            Err(error) => tracing::warn!(cluster = cluster.name, ?error, "the run's Lease could not be renewed"),
-        }
-        None
+    /// Whether it has been found that the Lease may be another's.
+    fn is_over(&self) -> bool {
+        self.fence.left(fence::now()).is_none()
     }
 
-    async fn release(&self) {
-        let Some(version) = self.version.lock().await.take() else { return };
-        let Self { cluster, claim, .. } = self;
-        if let Err(error) = claim.release(cluster, &version, Instant::now() + PATIENCE).await {
-            tracing::warn!(cluster = cluster.name, ?error, "the run's Lease could not be let go of; it ends by itself");
+    /// Renews the Lease for as long as it is proven to be ours; answers why it no longer is.
+    async fn keep(&self) -> String {
+        let mut trouble = String::new();
+        let mut pause = None;
+        loop {
+            let Some(left) = self.fence.left(fence::now()) else { return self.stale(&trouble) };
+            // Counted from the last renewal that was proven, however long this took to be asked for again.
+            sleep(pause.take().unwrap_or(left.saturating_sub(HELD_FOR - RENEWAL)).min(left)).await;
+            let Some(left) = self.fence.left(fence::now()) else { return self.stale(&trouble) };
+            match self.renew(left.min(PATIENCE)).await {
+                Ok(()) => trouble.clear(),
+                Err(Unproven::NotNow(why)) => {
+                    tracing::warn!(cluster = self.cluster.name, why, "the run's Lease could not be renewed");
+                    trouble = why;
+                    pause = Some(RENEWAL_AGAIN);
+                }
+                Err(Unproven::Lost(why)) => {
+                    self.fence.shut();
+                    return why;
+                }
+            }
         }
+    }
+
+    fn stale(&self, trouble: &str) -> String {
+        let (cluster, seconds) = (&self.cluster.name, HELD_FOR.as_secs());
+        let why = if trouble.is_empty() { String::new() } else { format!(" ({trouble})") };
+        format!(
+            "its Lease on cluster {cluster} was not renewed for {seconds} s{why}, so another run may have taken over there"
+        )
+    }
+
+    /// Renews the Lease.
+    async fn renew(&self, within: Duration) -> Result<(), Unproven> {
+        let Self { cluster, claim, fence, lease: state } = self;
+        let mut state = state.lock().await;
+        // Else it is being let go of.
+        let State::Ours(known) = &*state else { return std::future::pending().await };
+        let sent = fence::now();
+        match claim.renew(cluster, known, Instant::now() + within).await {
+            Ok(renewed) => {
+                *state = State::Ours(renewed);
+                // Were it shut meanwhile, the next look says so.
+                fence.extend(sent + HELD_FOR, fence::now());
+                Ok(())
+            }
+            Err(lease::Error::Held { holder, .. }) => {
+                *state = State::Over;
+                Err(Unproven::Lost(format!("run {holder} has taken cluster {} over", cluster.name)))
+            }
+            Err(lease::Error::Gone) => {
+                *state = State::Unknown;
+                let name = &cluster.name;
+                Err(Unproven::Lost(format!(
+                    "its Lease on cluster {name} is gone, so another run may have been there since"
+                )))
+            }
+            Err(lease::Error::Failed(why)) => Err(Unproven::NotNow(why)),
+            Err(lease::Error::Forbidden) => Err(Unproven::NotNow("the credentials may not write it any more".into())),
+            Err(lease::Error::NoNamespace) => Err(Unproven::NotNow("its namespace is gone".into())),
+        }
+    }
+
+    async fn release(&self, by: Instant) {
+        let Self { cluster, claim, fence, lease: state } = self;
+        fence.shut();
+        let work = async {
+            // Waits for a renewal that is on its way.
+            match std::mem::replace(&mut *state.lock().await, State::Over) {
+                State::Ours(taken) => claim.release(cluster, Some(taken), by).await,
+                State::Unknown => claim.release(cluster, None, by).await,
+                State::Over => Ok(()),
+            }
+        };
+        let why = match tokio::time::timeout_at(by, work).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{error:?}"),
+            Err(_) => "there was no time left".into(),
+        };
+        tracing::warn!(cluster = cluster.name, why, "the run's Lease could not be let go of; it ends by itself");
     }
 }

@@ -214,6 +214,8 @@ pub(crate) struct Subject<'a> {
 /// A request that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
+    /// Nothing was sent, because the run cannot prove that it holds its lock on the cluster.
+    Fenced,
     /// No connection was made, so nothing was sent.
     NotSent(String),
     /// The connection broke after the request may have been sent.
@@ -281,6 +283,7 @@ const ODD: Patience = patience(10, 3);
 pub(crate) fn unanswered(subject: &Subject<'_>, what: &Unanswered) -> Verdict {
     let Subject { cluster, .. } = subject;
     let (reason, message, patience, lost) = match what {
+        Unanswered::Fenced => return Verdict::Refused(Failure::new(Reason::Cancelled, lock_lost(cluster))),
         Unanswered::NotSent(why) => (
             Reason::Unreachable,
             format!("cluster {cluster} cannot be reached: {why}; nothing was sent"),
@@ -301,6 +304,11 @@ pub(crate) fn unanswered(subject: &Subject<'_>, what: &Unanswered) -> Verdict {
         ),
     };
     Verdict::Again { failure: Failure::new(reason, message), after: None, patience, lost }
+}
+
+/// Why nothing is written to a cluster whose lock may have gone to another run (case 261).
+pub(crate) fn lock_lost(cluster: &str) -> String {
+    format!("nothing was written to cluster {cluster}: the run can no longer prove that it holds its lock there")
 }
 
 /// The verdict on an answer that is not the object that was sent.
@@ -361,7 +369,7 @@ pub(crate) fn unproven(subject: &Subject<'_>, status: StatusCode) -> Verdict {
 /// The verdict on a read without an answer: nothing can have been changed by it.
 pub(crate) fn unread(subject: &Subject<'_>, why: &Unanswered) -> Verdict {
     let (reason, patience) = match why {
-        Unanswered::NotSent(_) => (Reason::Unreachable, UNREACHABLE),
+        Unanswered::Fenced | Unanswered::NotSent(_) => (Reason::Unreachable, UNREACHABLE),
         Unanswered::Lost(_) | Unanswered::Silent(_) => (Reason::Timeout, ODD),
     };
     let text = format!("cluster {} did not say what {} is: {why}", subject.cluster, name(subject));

@@ -2,8 +2,9 @@
 //! executor conducts them.
 //!
 //! Each holder applies the Lease under a field manager of its own, so the API server itself refuses the second: that is a
-//! conflict over `spec.holderIdentity`. Whether a holder is still there is judged by the API server's clock alone, from the
+//! conflict over `spec.holderIdentity`. A renewal names the Lease's uid, so that it makes none anew that has gone. Whether a holder is still there is judged by the API server's clock alone, from the
 //! time of the holder's last write and the `Date` of the answer; no clock of ours is compared with one of another machine.
+//! The holder itself relies on less than that: see [`HELD_FOR`].
 
 use std::time::SystemTime;
 
@@ -11,7 +12,7 @@ use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::{
     Cluster, Reply,
@@ -23,17 +24,26 @@ use crate::verdict::Subject;
 const API_VERSION: &str = "coordination.k8s.io/v1";
 /// How long a Lease counts without a renewal. Long enough for an API server that restarts.
 const TERM: Duration = Duration::from_secs(30);
-/// Pause between renewals: two may fail before the Lease is free to others.
+/// How long its holder relies on it after a renewal was sent: shorter than its term by what the clocks of a cluster's API servers
+/// may differ, and what a write that is on its way may take.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(25);
+/// Pause between renewals.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
-/// Attempts at a Lease that others let go of in the same moment.
-const TRIES: usize = 4;
+/// Pause before a renewal that failed is tried again.
+pub(crate) const RENEWAL_AGAIN: Duration = Duration::from_secs(2);
+/// Attempts at a Lease that others let go of in the same moment, or whose API server has no time right now.
+const TRIES: u32 = 4;
+/// Pause before the second attempt at a Lease whose API server has no time; longer before each one after it.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Why a Lease was not had.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// Another has it, perhaps no longer alive: then it is free in so much time.
     Held { holder: String, free_in: Duration },
-    /// The credentials do not permit it.
+    /// It was ours, and is not there any more, or was made anew: others may have had it in between.
+    Gone,
+    /// The credentials have no right to it.
     Forbidden,
     /// The namespace it should lie in does not exist.
     NoNamespace,
@@ -49,6 +59,13 @@ pub(crate) struct Claim {
     /// What the Lease is for, for people.
     pub(crate) purpose: String,
     pub(crate) holder: String,
+}
+
+/// A Lease as its holder saw it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    uid: String,
+    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -84,22 +101,28 @@ struct Spec {
 }
 
 impl Claim {
-    /// Takes the Lease, and answers with its resource version.
-    pub(crate) async fn take(&self, cluster: &Cluster, by: Instant) -> Result<String, Error> {
+    /// Takes the Lease.
+    pub(crate) async fn take(&self, cluster: &Cluster, by: Instant) -> Result<Taken, Error> {
         let mut instead_of = None;
-        for _ in 0..TRIES {
-            let reply = self.apply(cluster, instead_of.as_deref(), by).await?;
+        for attempt in 1..=TRIES {
+            let reply = match self.apply(cluster, None, instead_of.as_deref(), by).await {
+                Ok(reply) if !is_passing(reply.status) => reply,
+                // Perhaps it was carried out; then the next one finds what it wrote.
+                answer if attempt == TRIES || Instant::now() + PAUSE * attempt >= by => return Err(refusal(&answer?)),
+                _ => {
+                    sleep(PAUSE * attempt).await;
+                    continue;
+                }
+            };
             match reply.status {
                 StatusCode::OK | StatusCode::CREATED => return self.proof(&reply),
                 StatusCode::CONFLICT => {}
                 _ => return Err(refusal(&reply)),
             }
-            instead_of = match self.holder_now(cluster, by).await? {
+            instead_of = match self.holder_now(cluster, by).await.map_err(unseen)? {
                 None => None,
                 // What we wrote ourselves and had no answer to.
-                Some((lease, _)) if lease.spec.holder_identity == self.holder => {
-                    return Ok(lease.metadata.common.resource_version);
-                }
+                Some((lease, _)) if lease.spec.holder_identity == self.holder => return Ok(lease.into()),
                 Some((lease, Some(left))) => {
                     return Err(Error::Held { holder: lease.spec.holder_identity, free_in: left });
                 }
@@ -109,39 +132,67 @@ impl Claim {
         Err(Error::Failed("its Lease changes hands too quickly".into()))
     }
 
-    /// Renews the Lease. That another has it meanwhile is [`Error::Held`].
-    pub(crate) async fn renew(&self, cluster: &Cluster, by: Instant) -> Result<String, Error> {
-        let reply = self.apply(cluster, None, by).await?;
+    /// Renews the Lease. That another has it meanwhile is [`Error::Held`], that it is not the one that was taken [`Error::Gone`].
+    pub(crate) async fn renew(&self, cluster: &Cluster, taken: &Taken, by: Instant) -> Result<Taken, Error> {
+        let reply = self.apply(cluster, Some(&taken.uid), None, by).await?;
         match reply.status {
-            StatusCode::OK | StatusCode::CREATED => self.proof(&reply),
+            StatusCode::OK => match self.proof(&reply)? {
+                renewed if renewed.uid == taken.uid => Ok(renewed),
+                _ => Err(Error::Gone),
+            },
+            StatusCode::CREATED => Err(Error::Gone),
             StatusCode::CONFLICT => match self.holder_now(cluster, by).await? {
+                None => Err(Error::Gone),
                 Some((lease, left)) if lease.spec.holder_identity != self.holder => {
                     Err(Error::Held { holder: lease.spec.holder_identity, free_in: left.unwrap_or_default() })
                 }
-                _ => Err(Error::Failed("its Lease is being written by others".into())),
+                Some((lease, _)) if lease.metadata.common.uid != taken.uid => Err(Error::Gone),
+                Some(_) => Err(Error::Failed("its Lease is being written by others".into())),
             },
             _ => Err(refusal(&reply)),
         }
     }
 
-    /// Lets go of the Lease, if it is still as it was at `resource_version`. What is left of it is free after its term.
-    pub(crate) async fn release(&self, cluster: &Cluster, resource_version: &str, by: Instant) -> Result<(), Error> {
-        let options = json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": { "resourceVersion": resource_version },
-        });
-        let reply = self.send(cluster, Method::DELETE, "", options.to_string(), by).await?;
-        match reply.status {
-            status if status.is_success() => Ok(()),
-            // Another has it, or nobody.
-            StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(()),
-            _ => Err(refusal(&reply)),
+    /// Lets go of the Lease, if it is still ours. What is left of it is free after its term. `taken` is how it was seen last;
+    /// without it, it is looked at first.
+    pub(crate) async fn release(&self, cluster: &Cluster, taken: Option<Taken>, by: Instant) -> Result<(), Error> {
+        let mut known = taken.map(|taken| taken.resource_version);
+        for _ in 0..TRIES {
+            let resource_version = match known.take() {
+                Some(resource_version) => resource_version,
+                None => match self.holder_now(cluster, by).await? {
+                    Some((lease, _)) if lease.spec.holder_identity == self.holder => {
+                        lease.metadata.common.resource_version
+                    }
+                    // Another has it, or nobody.
+                    _ => return Ok(()),
+                },
+            };
+            let options = json!({
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": { "resourceVersion": resource_version },
+            });
+            let reply = self.send(cluster, Method::DELETE, "", options.to_string(), by).await?;
+            match reply.status {
+                status if status.is_success() => return Ok(()),
+                StatusCode::NOT_FOUND => return Ok(()),
+                // A renewal whose answer was lost, or another's hand: a look tells.
+                StatusCode::CONFLICT => {}
+                _ => return Err(refusal(&reply)),
+            }
         }
+        Err(Error::Failed("its Lease is being written by others".into()))
     }
 
-    /// Applies the Lease; over another's if that is still as it was at `instead_of`.
-    async fn apply(&self, cluster: &Cluster, instead_of: Option<&str>, by: Instant) -> Result<Reply, Error> {
+    /// Applies the Lease: only the one with this uid, if one is given; over another's if that is still as it was at `instead_of`.
+    async fn apply(
+        &self,
+        cluster: &Cluster,
+        uid: Option<&str>,
+        instead_of: Option<&str>,
+        by: Instant,
+    ) -> Result<Reply, Error> {
         let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut lease = json!({
             "apiVersion": API_VERSION,
@@ -159,6 +210,9 @@ impl Claim {
             },
         });
         let mut query = format!("?fieldManager=switchyard-{}", self.holder);
+        if let Some(uid) = uid {
+            lease["metadata"]["uid"] = json!(uid);
+        }
         if let Some(resource_version) = instead_of {
             lease["metadata"]["resourceVersion"] = json!(resource_version);
             query.push_str("&force=true");
@@ -182,9 +236,9 @@ impl Claim {
         Ok(Some((lease, left)))
     }
 
-    fn proof(&self, reply: &Reply) -> Result<String, Error> {
+    fn proof(&self, reply: &Reply) -> Result<Taken, Error> {
         match serde_json::from_slice::<Lease>(&reply.body) {
-            Ok(lease) if lease.spec.holder_identity == self.holder => Ok(lease.metadata.common.resource_version),
+            Ok(lease) if lease.spec.holder_identity == self.holder => Ok(lease.into()),
             _ => Err(Error::Failed("its answer is not the Lease".into())),
         }
     }
@@ -220,7 +274,7 @@ impl Claim {
             .body(Body::from(body.into_bytes()))
             .map_err(|error| Error::Failed(error.to_string()))?;
         let target = object::target(method_name, &subject, &resource, 1);
-        cluster.send(request, &target, by).await.map_err(|why| Error::Failed(why.to_string()))
+        cluster.exchange(request, &target, by).await.map_err(|why| Error::Failed(why.to_string()))
     }
 }
 
@@ -237,11 +291,42 @@ fn left(lease: &Lease, date: Option<SystemTime>) -> Option<Duration> {
     term.checked_sub(age).filter(|left| !left.is_zero())
 }
 
+impl From<Lease> for Taken {
+    fn from(lease: Lease) -> Self {
+        let Metadata { uid, resource_version, .. } = lease.metadata.common;
+        Self { uid, resource_version }
+    }
+}
+
+/// Whether the same request may do better in a moment.
+fn is_passing(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+/// Only a lack of rights is [`Error::Forbidden`]: a run goes on without a lock where nobody could take one, and not where taking it
+/// failed.
 fn refusal(reply: &Reply) -> Error {
+    let text = String::from_utf8_lossy(&reply.body);
     match reply.status {
-        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Error::Forbidden,
+        StatusCode::FORBIDDEN if text.contains("NamespaceTerminating") => {
+            Error::Failed("the namespace where it should lie is being terminated".into())
+        }
+        StatusCode::FORBIDDEN if text.contains("denied the request") || text.contains("ValidatingAdmissionPolicy") => {
+            Error::Failed("a webhook or policy of the cluster denies it".into())
+        }
+        StatusCode::FORBIDDEN => Error::Forbidden,
         StatusCode::NOT_FOUND => Error::NoNamespace,
         status => Error::Failed(format!("it answered {status}")),
+    }
+}
+
+/// What it means that the Lease which is in the way cannot be looked at: somebody has it.
+fn unseen(error: Error) -> Error {
+    match error {
+        Error::Forbidden => {
+            Error::Failed("another run may have it, and the credentials may not read whose it is".into())
+        }
+        other => other,
     }
 }
 
@@ -277,5 +362,27 @@ mod tests {
     fn lease_whose_age_nobody_can_tell_is_held() {
         assert_eq!(left(&lease("soon"), at("2026-11-30T10:00:11Z")), Some(Duration::from_secs(30)));
         assert_eq!(left(&lease("2026-11-30T10:00:00Z"), None), Some(Duration::from_secs(30)));
+    }
+
+    fn refused(code: u16, body: &str) -> Error {
+        let status = StatusCode::from_u16(code).unwrap();
+        refusal(&Reply { status, headers: http::HeaderMap::new(), body: bytes::Bytes::from(body.to_owned()) })
+    }
+
+    /// Case 261: whatever keeps a run from a lock that others could take is no licence to go without.
+    #[test]
+    fn only_a_lack_of_rights_lets_a_run_go_without_a_lock() {
+        let lack = r#"leases.coordination.k8s.io "a" is forbidden: User "u" cannot patch resource "leases""#;
+        assert_eq!(refused(403, lack), Error::Forbidden);
+        for (code, body) in [
+            (401, "Unauthorized"),
+            (403, r#"{"details": {"causes": [{"reason": "NamespaceTerminating"}]}}"#),
+            (403, r#"admission webhook "a.b" denied the request"#),
+            (429, ""),
+            (503, ""),
+        ] {
+            assert!(matches!(refused(code, body), Error::Failed(_)), "{code} {body}");
+        }
+        assert!(matches!(unseen(Error::Forbidden), Error::Failed(_)));
     }
 }

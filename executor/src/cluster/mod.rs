@@ -9,6 +9,7 @@ mod client;
 pub(crate) mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
+pub(crate) mod fence;
 pub(crate) mod lease;
 mod listing;
 pub(crate) mod object;
@@ -18,7 +19,7 @@ pub(crate) mod readiness;
 pub(crate) mod remove;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::TryFutureExt;
@@ -36,6 +37,7 @@ use self::{
     breaker::Breaker,
     client::Version,
     discovery::Discovery,
+    fence::Fence,
     ownership::{Owner, owner},
     plugin::Plugin,
     watch::Watches,
@@ -73,6 +75,8 @@ pub(crate) struct Cluster {
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
     /// written since.
     baseline: Option<u64>,
+    /// None where the run has no lock: it changes nothing, or nobody need be kept off, or nobody can be.
+    fence: OnceLock<Arc<Fence>>,
 }
 
 /// Why a cluster is not workable, in a sentence without secrets.
@@ -172,6 +176,9 @@ struct ListMeta {
 impl std::fmt::Display for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Fenced => {
+                f.write_str("nothing was sent, since the run can no longer prove that it holds its lock there")
+            }
             Self::NotSent(why) => write!(f, "it cannot be reached: {why}"),
             Self::Lost(why) => write!(f, "the connection broke: {why}"),
             Self::Silent(limit) => write!(f, "no answer within {limit:.1?}"),
@@ -205,6 +212,7 @@ impl Cluster {
             discovery,
             watches: Watches::default(),
             baseline: None,
+            fence: OnceLock::new(),
         };
         let mut reply = cluster.get("/version", by).await;
         if matches!(&reply, Err(Error::Unanswered(Unanswered::NotSent(why) | Unanswered::Lost(why))) if !is_final(why))
@@ -275,9 +283,32 @@ impl Cluster {
         list.metadata.resource_version.parse().ok()
     }
 
+    /// From now on, what writes is only sent while `fence` is open.
+    pub(crate) fn put_behind(&self, fence: Arc<Fence>) {
+        self.fence.set(fence).expect("a run locks its clusters once");
+    }
+
+    /// Whether the run may write here: it has no lock, or can prove that it holds it.
+    pub(crate) fn may_be_written(&self) -> bool {
+        self.fence.get().is_none_or(|fence| fence.left(fence::now()).is_some())
+    }
+
     /// Sends one request and reads its answer to the end, within a deadline and under a span of its own. Says nothing of
-    /// bodies.
+    /// bodies. What writes is not sent once the run cannot prove that it holds its lock.
     pub(crate) async fn send(
+        &self,
+        request: Request<Body>,
+        target: &Target<'_>,
+        by: Instant,
+    ) -> Result<Reply, Unanswered> {
+        if !request.method().is_safe() && !self.may_be_written() {
+            return Err(Unanswered::Fenced);
+        }
+        self.exchange(request, target, by).await
+    }
+
+    /// Sends one request, whoever holds the lock: for the lock itself.
+    async fn exchange(
         &self,
         mut request: Request<Body>,
         target: &Target<'_>,
@@ -419,7 +450,7 @@ fn record(span: &Span, method: &'static str, result: &Result<Reply, Unanswered>,
         }
         Err(why) => {
             let kind = match why {
-                Unanswered::NotSent(_) => "not_sent",
+                Unanswered::Fenced | Unanswered::NotSent(_) => "not_sent",
                 Unanswered::Lost(_) => "lost",
                 Unanswered::Silent(_) => "timeout",
             };

@@ -1,13 +1,16 @@
 //! D24 across executors: a Lease in each cluster keeps two runs of one design off it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use switchyard_proto::v1::{Outcome, Verdict};
+use switchyard_proto::v1::{CancelledBy, Outcome, Verdict};
 use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
     embedded::Executor,
-    fault::{Fault, Gate, Rule},
+    fault::{Canned, Fault, Gate, Loss, Rule},
     plan::Draft,
+    programs::Program,
     sandbox::Sandbox,
 };
 use tonic::{Code, Status};
@@ -147,6 +150,7 @@ async fn run_whose_lock_was_taken_over_stops() {
     .await;
     assert_eq!(outcome.outcomes()["map-0"], Outcome::Succeeded);
     assert!(outcome.summary.rows[1].because.contains("run other has taken cluster east over"), "{:?}", outcome.summary);
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::LockLost);
     let lease = stage.read(stage.world.east(), &path).await.unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "other");
     stage.delete(stage.world.east(), &path).await;
@@ -200,9 +204,159 @@ async fn lock_needs_its_namespace_and_not_the_right() {
     let stage = Stage::set_with("no-right-either", &[]).await;
     let draft = chain(&stage, &["east"], 1).design(&design());
     eventually("the grant to take effect", async || {
-        stage.try_run(&draft, access()).await.unwrap().verdict() == Verdict::Succeeded
+        let outcome = stage.try_run(&draft, access()).await.unwrap();
+        // Case 262: the run says it, and not the log alone.
+        let warnings = &outcome.started().unwrap().warnings;
+        let text = "the credentials for cluster east have no rights to Leases in namespace kube-system";
+        assert!(warnings.len() == 1 && warnings[0].contains(text), "{warnings:?}");
+        outcome.verdict() == Verdict::Succeeded
     })
     .await;
+}
+
+/// Case 261: a lock that is another's, or may be, is not passed by for want of the right to look at it.
+#[tokio::test]
+async fn lock_that_is_held_and_cannot_be_looked_at_is_not_passed_by() {
+    let stage = Stage::set_with("held-unseen", &[]).await;
+    let id = design();
+    let path = left_behind(&stage, &id, 3600).await;
+    let forbidden = Canned::refusal(403, "Forbidden", "User cannot get resource \"leases\"", Value::Null);
+    stage.east.add(Rule::get("/leases/", Fault::Answer(forbidden)));
+    let draft = chain(&stage, &["east"], 1).design(&id);
+    let status = stage.try_run(&draft, stage.access_for(&draft)).await.unwrap_err();
+    let why = &unusable(&status)["east"];
+    assert!(why.contains("another run may have it"), "{why}");
+    stage.delete(stage.world.east(), &path).await;
+}
+
+/// Case 261: a lock whose taking was answered late or not at all is held, and let go of.
+#[tokio::test]
+async fn lock_whose_taking_was_not_answered_is_taken_and_let_go_of() {
+    let stage = Stage::set_with("taking-lost", &[]).await;
+    let unavailable = Fault::Answer(Canned::status(503));
+    for (name, fault) in [("lost", Fault::Lose(Loss::BeforeHeaders)), ("unavailable", unavailable)] {
+        stage.east.add(Rule::patch("/leases/", fault).times(1));
+        let id = design();
+        let draft = chain(&stage, &["east"], 1).design(&id);
+        let outcome = stage.try_run(&draft, stage.access_for(&draft)).await.unwrap();
+        assert_eq!(outcome.verdict(), Verdict::Succeeded, "{name}");
+        assert!(leases(&stage, "east", &id).await.is_empty(), "{name}");
+    }
+}
+
+/// A run of two components in a row, the first of which is held.
+struct Locked {
+    execution: client::Execution,
+    design: String,
+    gate: Gate,
+}
+
+impl Locked {
+    async fn begin(stage: &Stage, client: &client::Client) -> Self {
+        let (gate, design) = (Gate::shut(), design());
+        stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())).times(1));
+        let draft = chain(stage, &["east"], 2).design(&design).step_timeout(600_000);
+        let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+        run_id(&mut execution).await;
+        stage.east.wait_for(1, |seen| seen.path.contains("/map-0")).await.unwrap();
+        Self { execution, design, gate }
+    }
+
+    /// Reads until the second component has its result, then lets the first go, and reads to the end.
+    async fn end(self) -> client::Outcome {
+        let Self { mut execution, gate, .. } = self;
+        let mut outcome = client::Outcome::default();
+        within(async {
+            while let Some(event) = execution.next().await.unwrap() {
+                outcome.take(event);
+                if outcome.results.len() == 1 {
+                    gate.open();
+                }
+            }
+        })
+        .await;
+        outcome
+    }
+}
+
+/// What a run came to that lost its lock while its first component was in flight.
+#[track_caller]
+fn assert_lost(stage: &Stage, outcome: &client::Outcome, why: &str) {
+    assert_eq!(outcome.outcomes()["map-0"], Outcome::Succeeded, "what was in flight ends and is recorded");
+    assert_eq!(outcome.outcomes()["map-1"], Outcome::Cancelled);
+    let because = &outcome.summary.rows[1].because;
+    assert!(because.contains(why), "{because}");
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::LockLost);
+    assert!(outcome.result("map-1").unwrap().error.as_ref().unwrap().retryable);
+    assert_eq!(stage.east.applies("/map-1"), 0, "nothing more is started");
+}
+
+/// Case 261: a run whose renewals fail while its writes succeed starts nothing more before its lock's term is over.
+#[tokio::test]
+async fn run_that_cannot_renew_its_lock_starts_nothing_more() {
+    let stage = Stage::set_with("no-renewal", &[]).await;
+    stage.east.add(Rule::patch("/leases/", Fault::Answer(Canned::status(503))).after(1));
+    let locked = Locked::begin(&stage, &stage.client).await;
+    let design = locked.design.clone();
+    let outcome = locked.end().await;
+    assert_lost(&stage, &outcome, "its Lease on cluster east was not renewed for 25 s (it answered 503");
+    assert!(leases(&stage, "east", &design).await.is_empty(), "it is let go of all the same");
+}
+
+/// Case 261: a Lease that has gone is not made anew as if nothing had been: another run may have come and gone.
+#[tokio::test]
+async fn run_whose_lock_has_gone_stops_and_makes_none_anew() {
+    let stage = Stage::set_with("lock-gone", &[]).await;
+    let locked = Locked::begin(&stage, &stage.client).await;
+    let design = locked.design.clone();
+    let name = leases(&stage, "east", &design).await.remove(0)["metadata"]["name"].as_str().unwrap().to_owned();
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}");
+    stage.delete(stage.world.east(), &path).await;
+    let outcome = locked.end().await;
+    assert_lost(&stage, &outcome, "its Lease on cluster east is gone");
+    assert!(leases(&stage, "east", &design).await.is_empty());
+}
+
+/// Case 261: a renewal whose answer is lost costs nothing, neither the run nor the next one.
+#[tokio::test]
+async fn renewal_whose_answer_is_lost_is_made_up_for() {
+    let stage = Stage::set_with("renewal-lost", &[]).await;
+    stage.east.add(Rule::patch("/leases/", Fault::Lose(Loss::GatewayTimeout)).after(1).times(1));
+    let locked = Locked::begin(&stage, &stage.client).await;
+    let design = locked.design.clone();
+    within(stage.east.wait_for(2, |seen| seen.is_write() && seen.path.contains("/leases/"))).await.unwrap();
+    locked.gate.open();
+    let outcome = locked.end().await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded);
+    assert!(leases(&stage, "east", &design).await.is_empty(), "it is let go of, though it is newer than was seen");
+}
+
+/// Case 261: a process that was paused beyond its lock's term writes nothing when it goes on, however much there is to do.
+#[tokio::test]
+async fn process_that_was_paused_beyond_its_locks_term_writes_nothing() {
+    let stage = Stage::set_with("paused", &[]).await;
+    let mut program = Program::Executor.prepare().start().await.unwrap();
+    let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
+    let locked = Locked::begin(&stage, &client).await;
+
+    program.process().signal(rustix::process::Signal::STOP);
+    // The answer waits for the process: when it goes on, the next component could start at once.
+    locked.gate.open();
+    // Another executor is let in when the term is over by the API server's clock.
+    let second = chain(&stage, &["east"], 1).design(&locked.design);
+    eventually("another executor to be let in", async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stage.try_run(&second, stage.access_for(&second)).await.is_ok()
+    })
+    .await;
+    program.process().signal(rustix::process::Signal::CONT);
+
+    let outcome = locked.end().await;
+    // Told to stop in time or held up at the last moment.
+    let second = outcome.outcomes()["map-1"];
+    assert!([Outcome::Cancelled, Outcome::Failed].contains(&second), "{:#?}", outcome.summary);
+    assert!(outcome.summary.rows[1].because.contains("Lease") || outcome.summary.rows[1].because.contains("lock"));
+    assert_eq!(stage.east.applies("/map-1"), 0);
 }
 
 /// D20: a dry run changes nothing anywhere, so it locks nothing either.
