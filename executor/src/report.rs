@@ -138,6 +138,8 @@ pub(crate) struct About<'a> {
     pub(crate) run_id: &'a str,
     pub(crate) trace_id: &'a str,
     pub(crate) elapsed: Duration,
+    /// Unspecified when nothing stopped it.
+    pub(crate) cancelled_by: v1::CancelledBy,
 }
 
 /// The summary, in as many messages as it takes; the last is complete.
@@ -175,6 +177,7 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
     last.verdict = verdict(ended.iter().map(|ended| ended.ending)).into();
     last.counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect::<HashMap<_, _>>();
     last.critical_path = critical_path(plan, ended);
+    last.cancelled_by = about.cancelled_by.into();
     last.complete = true;
     messages
 }

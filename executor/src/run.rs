@@ -3,6 +3,8 @@
 //! It performs what the schedule commands, turns what happens into the schedule's next event, and writes the journal. It
 //! decides nothing. It never waits for a reader.
 
+mod stop;
+
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
@@ -35,11 +37,15 @@ use crate::{
     verdict::{Failure, Reason, Verdict},
 };
 
+use self::stop::{CutShort, Stopped};
+
 /// What reaches a run from outside.
 #[derive(Debug)]
 pub(crate) enum Control {
     /// Start nothing more.
-    Cancel { reason: String },
+    Cancel { by: v1::CancelledBy, reason: String },
+    /// Wait for nothing more: what is in flight ends as what nobody can tell.
+    Abandon,
     /// An attempt's write is done though the attempt goes on.
     Written { step: StepIx, lane: Lane },
 }
@@ -197,9 +203,12 @@ struct Driver<F> {
     /// Dry run: steps that would be withheld, and the failure that would hold them back.
     held: HashMap<StepIx, StepIx>,
     began: Instant,
-    cancelled_because: String,
+    /// None while nothing has stopped the run.
+    stopped: Option<Stopped>,
     /// Cuts preparations short and interrupts the waits of attempts.
     stop: CancellationToken,
+    /// Ends all work at once.
+    abandoned: CancellationToken,
     finished: bool,
 }
 
@@ -239,8 +248,9 @@ impl<F: Fulfil> Driver<F> {
             unsuccessful: HashMap::new(),
             held: HashMap::new(),
             began: Instant::now(),
-            cancelled_because: String::new(),
+            stopped: None,
             stop: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
             finished: false,
             plan,
             fulfil,
@@ -271,12 +281,16 @@ impl<F: Fulfil> Driver<F> {
 
     fn control(&mut self, control: Control) -> Event {
         match control {
-            Control::Cancel { reason } => {
+            Control::Cancel { by, reason } => {
                 tracing::info!(run_id = self.identity.run_id, reason, "stopping the run");
-                if self.cancelled_because.is_empty() {
-                    self.cancelled_because = reason;
-                }
+                self.stopped.get_or_insert(Stopped { by, reason });
                 self.stop.cancel();
+                Event::Cancel
+            }
+            Control::Abandon => {
+                tracing::warn!(run_id = self.identity.run_id, "what is in flight is not waited for any longer");
+                self.stop.cancel();
+                self.abandoned.cancel();
                 Event::Cancel
             }
             Control::Written { step, lane } => Event::Written { step, lane },
@@ -315,7 +329,15 @@ impl<F: Fulfil> Driver<F> {
         let span = self.begun(step).span.clone();
         let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
         let began = Instant::now();
-        let work = async move { Worked { attempt: None, began, needs: preparation.await } };
+        let cut_short = self.cut_short(step, lane);
+        let work = async move {
+            let needs = tokio::select! {
+                biased;
+                needs = preparation => needs,
+                unknown = cut_short.needs() => unknown,
+            };
+            Worked { attempt: None, began, needs }
+        };
         self.work(step, lane, Work::Preparation, work.instrument(span));
     }
 
@@ -336,12 +358,28 @@ impl<F: Fulfil> Driver<F> {
         let ended = progress.clone();
         let order = Order { step, lane, attempt, lost_since, answer_by, deadline, without, progress, stop };
         let fulfil = self.fulfil.clone();
+        let cut_short = self.cut_short(step, lane);
         let work = async move {
-            let attempt = fulfil.clone().attempt(order).await;
-            let needs = if attempt.result.is_ok() { fulfil.clear_up(ended).await } else { Vec::new() };
+            let attempt = tokio::select! {
+                biased;
+                attempt = fulfil.clone().attempt(order) => attempt,
+                unknown = cut_short.attempt() => unknown,
+            };
+            let needs = match attempt.result {
+                Ok(_) => tokio::select! {
+                    biased;
+                    needs = fulfil.clear_up(ended) => needs,
+                    unknown = cut_short.needs() => unknown,
+                },
+                Err(_) => Vec::new(),
+            };
             Worked { attempt: Some(attempt), began: now, needs }
         };
         self.work(step, lane, Work::Attempt, work.instrument(span));
+    }
+
+    fn cut_short(&self, step: StepIx, lane: Lane) -> CutShort {
+        CutShort { abandoned: self.abandoned.clone(), plan: self.plan.clone(), step, lane }
     }
 
     fn work(&mut self, step: StepIx, lane: Lane, work: Work, doing: impl Future<Output = Worked> + Send + 'static) {
@@ -367,11 +405,17 @@ impl<F: Fulfil> Driver<F> {
 
     fn worked(&mut self, (step, lane, work, worked): AtWork) -> Event {
         let worked = worked.unwrap_or_else(|| self.panicked(step, work));
-        let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
-        open.needs.extend(worked.needs);
+        let Driver { open, stopped, .. } = self;
+        let open = open.get_mut(&step).expect("a step is open while it is worked on");
+        let mut needs = worked.needs;
+        if let Some(stopped) = stopped {
+            needs.iter_mut().for_each(|need| stopped.mark_need(need));
+        }
+        open.needs.extend(needs);
         let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
         self.adapt(lane, &attempt, worked.began);
-        let open = self.open.get_mut(&step).expect("a step is open while it is worked on");
+        let Driver { open, stopped, .. } = self;
+        let open = open.get_mut(&step).expect("a step is open while it is worked on");
         let unit = open.unit(lane).expect("a unit is known while it is worked on");
         unit.sent += attempt.sent;
         for warning in attempt.warnings {
@@ -380,7 +424,7 @@ impl<F: Fulfil> Driver<F> {
             }
         }
         unit.checked = attempt.checked;
-        let (last, end) = match attempt.result {
+        let (mut last, end) = match attempt.result {
             Ok(done) => (Ok(done), End::Succeeded),
             Err(Verdict::Refused(failure)) => (Err(failure), End::Failed),
             Err(Verdict::Unknown(failure)) => (Err(failure), End::Indeterminate),
@@ -389,6 +433,9 @@ impl<F: Fulfil> Driver<F> {
                 (Err(failure), End::Again { after, patience, lost })
             }
         };
+        if let (Err(failure), Some(stopped)) = (&mut last, stopped) {
+            stopped.mark(failure);
+        }
         unit.last = Some(last);
         Event::Ended { step, lane, end }
     }
@@ -437,7 +484,7 @@ impl<F: Fulfil> Driver<F> {
         if outcome != UnitOutcome::Succeeded {
             self.unsuccessful.insert((step, lane), outcome);
         }
-        let Driver { open, plan, journal, failures, cancelled_because, .. } = self;
+        let Driver { open, plan, journal, failures, stopped, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
             step_id: plan.steps[step.0 as usize].id.clone(),
@@ -448,8 +495,7 @@ impl<F: Fulfil> Driver<F> {
         let mut checked = Vec::new();
         match open.take_unit(lane) {
             None => {
-                let text = format!("not attempted: {cancelled_because}");
-                target.error = Some(report::failure(&Failure::new(Reason::Cancelled, text)));
+                target.error = stopped.as_ref().map(|stopped| report::failure(&stopped.failure()));
             }
             Some(unit) => {
                 checked.extend(unit.checked.into_iter().map(|seen| {
@@ -510,7 +556,7 @@ impl<F: Fulfil> Driver<F> {
             Ending::Failed | Ending::Indeterminate => {
                 self.failures.get(&ix).map(|failure| failure.message.clone()).unwrap_or_default()
             }
-            Ending::Cancelled => format!("not attempted: {}", self.cancelled_because),
+            Ending::Cancelled => self.stopped.as_ref().map(|stopped| stopped.failure().message).unwrap_or_default(),
             Ending::Withheld { by, root } => {
                 let (withheld, because) = self.withheld(by, root);
                 result.withheld = Some(withheld);
@@ -545,7 +591,7 @@ impl<F: Fulfil> Driver<F> {
             None => {
                 result.elapsed = report::duration(Duration::ZERO);
                 if ending == Ending::Cancelled {
-                    result.error = Some(report::failure(&Failure::new(Reason::Cancelled, because.clone())));
+                    result.error = self.stopped.as_ref().map(|stopped| report::failure(&stopped.failure()));
                 }
                 // A step that never began has no span to show; the run says why (case 133).
                 tracing::info!(
@@ -603,9 +649,10 @@ impl<F: Fulfil> Driver<F> {
     }
 
     fn summarise(self) -> Finished {
+        let cancelled_by = self.stopped.as_ref().map_or(v1::CancelledBy::Unspecified, |stopped| stopped.by);
         let ended: Vec<_> = self.ended.into_iter().map(|ended| ended.expect("every step has ended")).collect();
-        let about =
-            About { run_id: &self.identity.run_id, trace_id: &self.identity.trace_id, elapsed: self.began.elapsed() };
+        let Identity { run_id, trace_id } = &self.identity;
+        let about = About { run_id, trace_id, elapsed: self.began.elapsed(), cancelled_by };
         let messages = report::summary(&self.plan, &ended, &about);
         let verdict = messages.last().map(v1::RunSummary::verdict).unwrap_or_default();
         for message in messages {

@@ -160,8 +160,13 @@ impl Run {
     }
 
     /// Asks the run to start nothing more. Harmless when it has ended.
-    pub(crate) async fn cancel(&self, reason: impl Into<String>) {
-        self.control.send(Control::Cancel { reason: reason.into() }).await.ok();
+    pub(crate) async fn cancel(&self, by: v1::CancelledBy, reason: impl Into<String>) {
+        self.control.send(Control::Cancel { by, reason: reason.into() }).await.ok();
+    }
+
+    /// Asks the run for its account now, whatever is in flight.
+    pub(crate) async fn abandon(&self) {
+        self.control.send(Control::Abandon).await.ok();
     }
 
     /// Notes that the run has ended. A run that ended without an account of itself (a panic) has no verdict.

@@ -77,7 +77,8 @@ impl ExecutorService for Executor {
     ) -> Result<Response<v1::CancelRunResponse>, Status> {
         let v1::CancelRunRequest { run_id, reason } = request.into_inner();
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
-        run.cancel(if reason.is_empty() { "cancelled by CancelRun".into() } else { reason }).await;
+        let reason = if reason.is_empty() { "cancelled by CancelRun".into() } else { reason };
+        run.cancel(v1::CancelledBy::Caller, reason).await;
         Ok(Response::new(v1::CancelRunResponse { run: Some(run.info()) }))
     }
 }

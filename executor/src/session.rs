@@ -6,7 +6,7 @@ use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duratio
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::{
     Kept,
-    v1::{self, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event},
+    v1::{self, CancelledBy, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event},
 };
 use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
 use tokio::{sync::mpsc, time::Instant};
@@ -282,6 +282,7 @@ fn begin(
         trace_id: run.trace_id.clone(),
         step_count: plan.steps.len() as u32,
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
+        warnings: locks.warnings.clone(),
     }));
     let fixed = plan.options.max_in_flight.or(shared.max_in_flight);
     let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
@@ -309,11 +310,12 @@ fn begin(
         async move {
             let _active = ActiveRun::begin();
             // Before the summary, so that who reads it can deploy again at once.
-            let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), locks.release());
+            let release = async { locks.release(shutdown.time_left().map_or(Duration::MAX, |left| left / 2)).await };
+            let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), release);
             let finished = tokio::select! {
                 // A panic must not look like an end: without a verdict whoever follows is told so (case 112).
                 finished = AssertUnwindSafe(driver).catch_unwind() => finished,
-                never = stop_when_draining(&run, &shutdown) => match never {},
+                never = stop_when_going_down(&run, &shutdown) => match never {},
                 never = stop_when_lost(&run, &locks) => match never {},
             };
             match &finished {
@@ -333,16 +335,19 @@ fn begin(
     );
 }
 
-async fn stop_when_draining(run: &Run, shutdown: &Shutdown) -> Infallible {
+/// Lets what is in flight come to its end, and has the run give its account before the process ends.
+async fn stop_when_going_down(run: &Run, shutdown: &Shutdown) -> Infallible {
     shutdown.draining().await;
-    run.cancel("the executor is shutting down").await;
+    run.cancel(CancelledBy::Shutdown, "the executor is shutting down").await;
+    shutdown.last_call().await;
+    run.abandon().await;
     std::future::pending().await
 }
 
 /// A run that others believe to be dead must not write beside the one that took its place.
 async fn stop_when_lost(run: &Run, locks: &Locks) -> Infallible {
     loop {
-        run.cancel(locks.lost().await).await;
+        run.cancel(CancelledBy::LockLost, locks.lost().await).await;
     }
 }
 
@@ -371,27 +376,27 @@ async fn follow(
                     }
                 };
             }
-            breach = &mut incoming => {
-                if !goes_on_without_client {
-                    run.cancel("the client broke the protocol").await;
-                }
-                return Err(breach);
-            }
+            // The stream is refused; the plan that came before is not touched by it (cases 116, 269).
+            breach = &mut incoming => return Err(breach),
             () = answers.closed() => {
                 tracing::info!({ attributes::RUN_ID } = run.id, goes_on_without_client, "the client went away");
                 if !goes_on_without_client {
-                    run.cancel("the client went away").await;
+                    run.cancel(CancelledBy::Disconnect, "the client went away").await;
                 }
                 return Ok(());
             }
             () = at(due) => {
+                if goes_on_without_client {
+                    let text = format!("run {} goes on without its client; WatchRun tells its end", run.id);
+                    return Err(refuse::late(&text));
+                }
                 if late {
                     let text = format!("run {} was stopped and waits for writes in flight; WatchRun tells its end", run.id);
                     return Err(refuse::late(&text));
                 }
                 late = true;
                 due = Some(Instant::now() + AFTER_DEADLINE);
-                run.cancel("the caller's deadline has passed").await;
+                run.cancel(CancelledBy::Deadline, "the caller's deadline has passed").await;
             }
         }
     }
@@ -436,14 +441,18 @@ async fn listen(run: &Run, mut requests: Streaming<ExecuteRequest>) -> Status {
         match message.part {
             Some(Part::Cancel(cancel)) => {
                 cancelled = true;
-                run.cancel(if cancel.reason.is_empty() { "cancelled by the client".into() } else { cancel.reason })
-                    .await;
+                let reason = if cancel.reason.is_empty() { "cancelled by the client".into() } else { cancel.reason };
+                run.cancel(CancelledBy::Caller, reason).await;
             }
             _ => {
                 let after = if cancelled { "a cancel" } else { "the trailer" };
                 return refuse::intake(&intake::Error::Invalid {
                     field: "part".into(),
-                    what: format!("after {after} only cancel may come; one stream carries one plan"),
+                    what: format!(
+                        "after {after} only cancel may come; one stream carries one plan. Run {} goes on: WatchRun reads it, \
+                         CancelRun stops it",
+                        run.id
+                    ),
                 });
             }
         }

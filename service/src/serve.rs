@@ -222,7 +222,8 @@ impl Drain {
             drained = self.until_quiet() => drained,
         };
         self.watch.closing.cancel();
-        if drained != Drained::Aborted && tokio::time::timeout(CLOSING, server).await.is_err() {
+        let closing = if drained == Drained::Aborted { LAST_WORDS / 2 } else { CLOSING };
+        if tokio::time::timeout(closing, server).await.is_err() {
             tracing::info!("dropping connections that stay open");
         }
         tracing::info!(outcome = ?drained, "drained");

@@ -154,7 +154,7 @@ async fn carry_out(
         let control = control.clone();
         tokio::spawn(async move {
             sleep(after).await;
-            control.send(Control::Cancel { reason: "enough".into() }).await.ok();
+            control.send(Control::Cancel { by: v1::CancelledBy::Caller, reason: "enough".into() }).await.ok();
         });
     }
     let limits = plan.clusters.iter().map(|_| Limit::Fixed(32)).collect();

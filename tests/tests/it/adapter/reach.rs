@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use switchyard_proto::v1::{AdapterProtocol, Outcome, PlanRequest, TargetResult, Verdict, plan_step};
+use switchyard_proto::v1::{AdapterProtocol, CancelledBy, Outcome, PlanRequest, TargetResult, Verdict, plan_step};
 use switchyard_tests::{
     adapter::{self, Adapter},
     client::{self, Client},
@@ -244,4 +244,37 @@ async fn credentials_of_the_executors_own_go_to_no_adapter_that_the_installation
         assert!(listener.accept().is_ok(), "the adapter was dialled");
         while listener.accept().is_ok() {}
     }
+}
+
+/// Case 263: an executor that goes down while an adapter works says that nobody can tell, and what was not begun.
+#[tokio::test]
+async fn executor_that_goes_down_during_a_call_says_so() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("going-down").await;
+    let adapter = super::adapter(&["--slow=60s"]).await;
+    let files = Folder::new("going-down").unwrap();
+    let kubeconfig = files.write("kubeconfig", &pair.world.control_plane().kubeconfig().to_string()).unwrap();
+    let executor = Program::Executor.prepare().arg("--kubeconfig").arg(kubeconfig).arg("--grace-period").arg("4s");
+    let executor = executor.arg("--adapter-allow").arg(adapter.address().to_string());
+    let mut executor = executor.start().await.unwrap();
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace)).config_map(
+        "behind",
+        &namespace,
+        &["routes"],
+    );
+    let client = Client::connect(&pair.planner.url(), &executor.url()).await.unwrap();
+    let plan = client.plan(deploy(&design, of(&adapter))).await.unwrap();
+    let execution = client.execute(plan, vec![]).await.unwrap();
+    adapter.wait_for(Duration::from_secs(10), |entry| entry.event == "call").await.unwrap();
+
+    executor.process().signal(rustix::process::Signal::TERM);
+    let outcome = execution.finish().await.unwrap();
+
+    assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate, "{:#?}", outcome.summary);
+    assert_eq!(outcome.outcomes()["behind"], Outcome::Cancelled);
+    let (reason, message) = failure(&outcome, "routes");
+    assert!(reason == "ADAPTER_TIMEOUT" && message.contains(&adapter.address().to_string()), "{message}");
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Shutdown);
+    let row = outcome.summary.rows.iter().find(|row| row.component == "routes").unwrap();
+    assert!(row.fulfilled_by.is_empty(), "{row:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchyard_proto::v1::{ListRunsRequest, Outcome};
+use switchyard_proto::v1::{CancelledBy, ListRunsRequest, Outcome};
 use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
@@ -84,6 +84,9 @@ async fn a_drain_lets_writes_end_and_tells_the_client() {
     assert_eq!(outcome.outcomes()["map-1"], Outcome::Succeeded);
     assert_eq!(outcome.summary.counts["cancelled"], 3);
     assert!(outcome.summary.rows[4].because.contains("shutting down"), "{:?}", outcome.summary.rows[4]);
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Shutdown);
+    // Case 368: the same plan may be carried out by the next executor.
+    assert!(outcome.result("map-4").unwrap().error.as_ref().unwrap().retryable);
     assert_eq!(stage.east.count(Seen::is_write), 2);
     let status = program.process().wait(Duration::from_secs(20)).await;
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", program.log());
@@ -119,5 +122,41 @@ async fn a_drain_ends_with_the_grace_period_or_a_second_signal() {
 
         let status = program.process().wait(Duration::from_secs(20)).await;
         assert!(status.is_some_and(|status| !status.success()), "{status:?}\n{}", program.log());
+    }
+}
+
+/// Case 263: a process that goes down gives every run its account first. What is in flight is indeterminate, the rest is
+/// cancelled, the summary comes, and the locks are let go of, shortly before the grace period is over or when a second signal
+/// comes.
+#[tokio::test]
+async fn a_drain_that_runs_out_of_time_gives_every_run_its_account() {
+    let stage = Stage::set("drain-account").await;
+    for (grace, signals) in [("4s", 1), ("10m", 2)] {
+        let mut program = Program::Executor.prepare().arg("--grace-period").arg(grace).start().await.unwrap();
+        let client = client::Client::connect(&program.url(), &program.url()).await.unwrap();
+        stage.east.forget();
+        stage.east.add(Rule::patch("/map-1", Fault::Ignore));
+        let draft = chain(&stage, &["east", "west"], 3).design(&format!("design-{}", uuid::Uuid::new_v4()));
+        let execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+        stage.east.wait_for(1, |seen| seen.path.contains("/map-1")).await.unwrap();
+
+        for _ in 0..signals {
+            program.process().signal(rustix::process::Signal::TERM);
+            eventually("the signal to be noticed", async || program.log().contains("received a signal")).await;
+        }
+        let outcome = within(execution.finish()).await.unwrap();
+
+        check(&outcome, 3);
+        assert_eq!(outcome.outcomes()["map-0"], Outcome::Succeeded);
+        assert_eq!(outcome.outcomes()["map-1"], Outcome::Indeterminate);
+        assert_eq!(outcome.outcomes()["map-2"], Outcome::Cancelled);
+        assert_eq!(outcome.target("map-1", "west").unwrap().outcome(), Outcome::Succeeded);
+        let error = outcome.target("map-1", "east").unwrap().error.as_ref().unwrap();
+        assert!(error.reason == "ANSWER_LOST" && error.message.contains("cluster east"), "{error:?}");
+        assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Shutdown);
+        let leases = stage.east.count(|seen| seen.method == http::Method::DELETE && seen.path.contains("/leases/"));
+        assert_eq!(leases, 1, "the lock is let go of");
+        let status = program.process().wait(Duration::from_secs(20)).await;
+        assert!(status.is_some_and(|status| !status.success()), "not all was waited for: {}", program.log());
     }
 }

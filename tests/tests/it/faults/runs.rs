@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use switchyard_proto::v1::{CancelRunRequest, ListRunsRequest, OnDisconnect, Outcome, Verdict, WatchRunRequest};
+use switchyard_proto::v1::{
+    CancelRunRequest, CancelledBy, ListRunsRequest, OnDisconnect, Outcome, Verdict, WatchRunRequest,
+};
 use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
@@ -41,6 +43,7 @@ async fn a_client_that_vanishes_stops_the_run_and_no_write() {
     assert_eq!(outcome.summary.counts["cancelled"], 7, "{:?}", outcome.summary.counts);
     assert_eq!(outcome.verdict(), Verdict::Cancelled);
     assert!(outcome.summary.rows[9].because.contains("client went away"), "{:?}", outcome.summary.rows[9]);
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Disconnect);
     assert_eq!(stage.east.count(Seen::is_write), 3);
     assert!(stage.object("v1/configmaps", "map-2").await.is_some());
 }
@@ -110,6 +113,9 @@ async fn a_cancel_stops_what_was_not_begun() {
     assert!(row.outcome() == Outcome::Cancelled && row.because.contains("changed my mind"), "{row:?}");
     let error = outcome.result("map-3").unwrap().error.as_ref().unwrap();
     assert_eq!(error.reason, "CANCELLED");
+    // Case 368: nothing says that what a person stopped should be tried again.
+    assert!(!error.retryable);
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Caller);
 }
 
 /// The contract: ListRuns, WatchRun from any place on, CancelRun, and runs that nobody knows.

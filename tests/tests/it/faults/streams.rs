@@ -3,8 +3,8 @@
 use futures::StreamExt as _;
 use serde_json::json;
 use switchyard_proto::v1::{
-    self, Cancel, ClusterAccess, ExecuteRequest, ListRunsRequest, OnDisconnect, Outcome, Verdict, WatchRunRequest,
-    execute_request::Part, execute_response::Event,
+    self, Cancel, CancelledBy, ClusterAccess, ExecuteRequest, ListRunsRequest, OnDisconnect, Outcome, Verdict,
+    WatchRunRequest, execute_request::Part, execute_response::Event,
 };
 use switchyard_service::status::{Reason, reason_of};
 use switchyard_tests::{
@@ -156,6 +156,7 @@ async fn the_callers_deadline_stops_the_run() {
     check(&outcome, 5);
     assert_eq!(outcome.outcomes()["map-1"], Outcome::Succeeded);
     assert_eq!(outcome.summary.counts["cancelled"], 3);
+    assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Deadline);
     assert_eq!(stage.east.count(Seen::is_write), 2, "nothing starts after the deadline");
 }
 
@@ -184,6 +185,31 @@ async fn a_write_that_hangs_does_not_hold_the_caller_beyond_the_deadline() {
     check(&outcome, 5);
     assert_eq!(outcome.outcomes()["map-1"], Outcome::Succeeded);
     assert_eq!(outcome.summary.counts["cancelled"], 3);
+}
+
+/// Case 267: the caller's deadline ends the reading of a run that is to go on without its client, and not the run.
+#[tokio::test]
+async fn deadline_ends_only_the_reading_of_a_run_that_goes_on_without_its_client() {
+    let stage = Stage::set("deadline-goes-on").await;
+    let gate = Gate::shut();
+    stage.east.add(Rule::patch("/map-1", Fault::Hold(gate.clone())));
+    let draft = chain(&stage, &["east"], 3).options(|options| options.set_on_disconnect(OnDisconnect::Continue));
+    let mut events = with_timeout(&stage, &draft, "1S").await;
+    let first = within(events.message()).await.unwrap().unwrap();
+    let Some(Event::RunStarted(started)) = first.event else { panic!("{first:?}") };
+    let status = loop {
+        match within(events.message()).await {
+            Ok(event) => assert!(event.is_some(), "the stream ends with a status"),
+            Err(status) => break status,
+        }
+    };
+    refused(&status, Reason::DeadlineExceeded);
+    assert!(status.message().contains(&started.run_id), "{status:?}");
+
+    gate.open();
+    let outcome = watch(&stage, &started.run_id, 0).await;
+    check(&outcome, 3);
+    assert_eq!((outcome.verdict(), outcome.summary.cancelled_by()), (Verdict::Succeeded, CancelledBy::Unspecified));
 }
 
 async fn with_timeout(stage: &Stage, draft: &Draft, timeout: &str) -> tonic::Streaming<v1::ExecuteResponse> {
@@ -296,31 +322,42 @@ async fn what_breaks_the_protocol_is_refused() {
     assert_eq!(stage.east.dials(), 0);
 }
 
-/// Case 116: one stream carries one plan. What comes after the trailer is refused; a run that is to go on without its client
-/// goes on.
+/// Cases 116 and 269: one stream carries one plan. Whatever part but a cancel comes after the trailer, the stream is refused and
+/// the run goes on, whether it would without its client or not.
 #[tokio::test]
-async fn a_second_plan_on_one_stream_is_refused() {
+async fn a_second_plan_on_one_stream_is_refused_and_the_run_goes_on() {
     let stage = Stage::set("second-plan").await;
     for policy in [OnDisconnect::Stop, OnDisconnect::Continue] {
-        let gate = Gate::shut();
-        stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())).times(1));
         let draft = chain(&stage, &["east"], 2).options(|options| options.set_on_disconnect(policy));
-        let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
-        let run_id = run_id(&mut execution).await;
-        execution.send(Part::Trailer(draft.seal().trailer)).await;
+        let plan = draft.seal();
+        let access = stage.access_for(&draft).remove(0);
+        let strays = [
+            Part::Header(plan.header.clone()),
+            Part::Step(plan.steps[0].clone()),
+            Part::Trailer(plan.trailer.clone()),
+            Part::Cluster(access),
+        ];
+        for stray in strays {
+            let gate = Gate::shut();
+            stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())).times(1));
+            let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+            let run_id = run_id(&mut execution).await;
+            execution.send(stray).await;
 
-        let status = loop {
-            match within(execution.next()).await {
-                Ok(event) => assert!(event.is_some(), "the breach is answered"),
-                Err(status) => break status,
-            }
-        };
-        refused(&status, Reason::PlanInvalid);
-        gate.open();
-        let outcome = watch(&stage, &run_id, 0).await;
-        let expected = if policy == OnDisconnect::Stop { Verdict::Cancelled } else { Verdict::Succeeded };
-        assert_eq!(outcome.verdict(), expected);
+            let status = loop {
+                match within(execution.next()).await {
+                    Ok(event) => assert!(event.is_some(), "the breach is answered"),
+                    Err(status) => break status,
+                }
+            };
+            refused(&status, Reason::PlanInvalid);
+            assert!(status.message().contains(&run_id), "{status:?}");
+            gate.open();
+            let outcome = watch(&stage, &run_id, 0).await;
+            assert_eq!(outcome.verdict(), Verdict::Succeeded, "{policy:?}: {:?}", outcome.summary);
+            assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Unspecified);
+        }
     }
     let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
-    assert_eq!(runs.len(), 2);
+    assert_eq!(runs.len(), 8);
 }
