@@ -366,6 +366,13 @@ pub(crate) fn unproven(subject: &Subject<'_>, status: StatusCode) -> Verdict {
     Verdict::Again { failure, after: None, patience: patience(30, 2), lost: true }
 }
 
+/// The verdict on a refusal after an attempt whose answer was lost and that nobody can look into: it says nothing of that one.
+pub(crate) fn in_doubt(refused: Failure) -> Verdict {
+    let message =
+        format!("an attempt before may have been carried out, though its answer was lost; then {}", refused.message);
+    Verdict::Unknown(Failure { message, retryable: true, ..refused })
+}
+
 /// The verdict on a read without an answer: nothing can have been changed by it.
 pub(crate) fn unread(subject: &Subject<'_>, why: &Unanswered) -> Verdict {
     let (reason, patience) = match why {

@@ -12,6 +12,7 @@ pub(crate) mod discovery;
 pub(crate) mod fence;
 pub(crate) mod lease;
 mod listing;
+pub(crate) mod look_back;
 pub(crate) mod object;
 pub(crate) mod ownership;
 mod plugin;

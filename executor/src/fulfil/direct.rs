@@ -20,6 +20,7 @@ use crate::{
         contents::Everywhere,
         definition,
         discovery::{self, Absence, Resource},
+        look_back::{self, LookBack},
         ownership,
         readiness::{self, Awaited},
         remove::{self, Removal},
@@ -73,6 +74,17 @@ impl Direct {
     }
 
     pub(crate) async fn carry_out(&self, direct: &plan::Direct, order: &Order) -> Attempt {
+        let attempt = self.attempt(direct, order).await;
+        match attempt.result {
+            // What ends before anything is sent says nothing of an attempt before, whose answer was lost.
+            Err(Verdict::Refused(failure)) if order.lost_since.is_some() && attempt.sent == 0 => {
+                Attempt { result: Err(verdict::in_doubt(failure)), ..attempt }
+            }
+            _ => attempt,
+        }
+    }
+
+    async fn attempt(&self, direct: &plan::Direct, order: &Order) -> Attempt {
         let cluster = &*self.clusters[order.lane.0 as usize];
         let head = &direct.head;
         let options = &self.plan.options;
@@ -198,7 +210,14 @@ impl Direct {
                 Ok(Box::pin(self.until_ready(task, applied, design_id)).await)
             }
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
-            Err(verdict) => Err(self.tell(verdict, subject, direct, order)),
+            Err(verdict) => match self.tell(verdict, subject, direct, order) {
+                Verdict::Refused(failure) if order.lost_since.is_some() => {
+                    let patch = self.patch(task);
+                    let seen = Box::pin(look_back::applied(cluster, &patch)).await;
+                    decide(seen, failure).map(|applied| done(subject, applied, Vec::new()))
+                }
+                verdict => Err(verdict),
+            },
         };
         let result = result.map(|done| Done { shared_with, ..done });
         Attempt { result, sent, took, warnings: outcome.warnings, checked: Vec::new() }
@@ -270,15 +289,25 @@ impl Direct {
         };
         let accepted = || order.progress.written();
         let outcome = remove::remove(task.cluster, &removal, order.answer_by, order.deadline, accepted).await;
-        let result = outcome.result.map(|removed| {
-            let applied = Applied {
-                change: removed.change,
-                namespace: task.subject.namespace.to_owned(),
-                uid: removed.uid,
-                ..Applied::default()
-            };
-            Done { shared_with: removed.shared_with, ..done(&task.subject, applied, Vec::new()) }
-        });
+        let result = match outcome.result {
+            Ok(removed) => {
+                let applied = Applied {
+                    change: removed.change,
+                    namespace: task.subject.namespace.to_owned(),
+                    uid: removed.uid,
+                    ..Applied::default()
+                };
+                Ok(Done { shared_with: removed.shared_with, ..done(&task.subject, applied, Vec::new()) })
+            }
+            Err(Verdict::Refused(failure)) if order.lost_since.is_some() => {
+                let seen = look_back::removed(task.cluster, &task.subject, &task.resource).await;
+                decide(seen, failure).map(|applied| {
+                    let namespace = task.subject.namespace.to_owned();
+                    done(&task.subject, Applied { namespace, ..applied }, Vec::new())
+                })
+            }
+            Err(verdict) => Err(verdict),
+        };
         Attempt { result, sent: outcome.sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
@@ -353,6 +382,15 @@ fn conflict<T>(result: &Result<T, Verdict>) -> Option<Failure> {
     match result {
         Err(Verdict::Refused(failure)) if failure.reason == Reason::Conflict => Some(failure.clone()),
         Ok(_) | Err(_) => None,
+    }
+}
+
+/// What a refusal means after an attempt whose answer was lost, by what a read showed of that one.
+fn decide(seen: LookBack, refused: Failure) -> Result<Applied, Verdict> {
+    match seen {
+        LookBack::Done(applied) => Ok(applied),
+        LookBack::NotDone => Err(Verdict::Refused(refused)),
+        LookBack::Open => Err(verdict::in_doubt(refused)),
     }
 }
 

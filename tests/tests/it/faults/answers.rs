@@ -101,6 +101,42 @@ async fn a_lost_answer_that_cannot_be_looked_into_for_lack_of_credentials_is_ind
     assert_eq!((stage.east.applies("/lost"), stage.east.applies("/refused")), (2, 1));
 }
 
+/// Case 264, D8: a refusal says nothing of the attempt before it whose answer was lost. A read decides, or nobody can tell.
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_decided_by_a_read_or_by_nobody() {
+    let stage = Stage::set("lost-then-refused").await;
+    let refusals = [
+        ("throttled", Canned::refusal(429, "TooManyRequests", "later", Value::Null).retry_after(600)),
+        ("forbidden", Canned::refusal(403, "Forbidden", "no longer", Value::Null)),
+    ];
+    for (kind, refusal) in refusals {
+        // The write was carried out, was not, and cannot be looked at.
+        for (name, loss, outcome) in [
+            ("stored", Fault::Lose(Loss::BeforeHeaders), Outcome::Succeeded),
+            ("cut", Fault::Cut, Outcome::Failed),
+            ("unseen", Fault::Lose(Loss::BeforeHeaders), Outcome::Indeterminate),
+        ] {
+            let name = format!("{kind}-{name}");
+            let path = format!("/{name}");
+            stage.east.add(Rule::patch(&path, loss).times(1));
+            stage.east.add(Rule::patch(&path, Fault::Answer(refusal.clone())));
+            if outcome == Outcome::Indeterminate {
+                stage.east.add(Rule::get(&path, Fault::Answer(Canned::status(503))));
+            }
+            let draft = Draft::on(&["east"]).apply(&name, &[], &stage.config_map(&name));
+
+            let told = stage.run(&draft).await;
+
+            let target = told.target(&name, "east").unwrap();
+            assert_eq!(target.outcome(), outcome, "{target:?}");
+            if outcome == Outcome::Succeeded {
+                assert_eq!(target.change(), Change::Created, "{target:?}");
+            }
+            assert_eq!(stage.east.applies(&path), 2);
+        }
+    }
+}
+
 /// Case 51: an API server that accepts and never answers, or never to the end, costs the step its time and nothing else.
 #[tokio::test]
 async fn a_request_that_never_returns_ends_at_the_steps_time() {

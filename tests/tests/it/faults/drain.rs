@@ -137,14 +137,21 @@ async fn a_drain_that_runs_out_of_time_gives_every_run_its_account() {
         stage.east.forget();
         stage.east.add(Rule::patch("/map-1", Fault::Ignore));
         let draft = chain(&stage, &["east", "west"], 3).design(&format!("design-{}", uuid::Uuid::new_v4()));
-        let execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+        let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
         stage.east.wait_for(1, |seen| seen.path.contains("/map-1")).await.unwrap();
+        let mut outcome = client::Outcome::default();
+        // On the other cluster it is done.
+        while outcome.targets().count() < 3 {
+            outcome.take(within(execution.next()).await.unwrap().unwrap());
+        }
 
         for _ in 0..signals {
             program.process().signal(rustix::process::Signal::TERM);
             eventually("the signal to be noticed", async || program.log().contains("received a signal")).await;
         }
-        let outcome = within(execution.finish()).await.unwrap();
+        while let Some(event) = within(execution.next()).await.unwrap() {
+            outcome.take(event);
+        }
 
         check(&outcome, 3);
         assert_eq!(outcome.outcomes()["map-0"], Outcome::Succeeded);

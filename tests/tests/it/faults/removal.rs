@@ -81,6 +81,29 @@ async fn not_found_of_somebody_else_is_no_proof() {
     assert!(stage.object("v1/configmaps", "page").await.is_some());
 }
 
+/// Case 264, D8: a refusal says nothing of the DELETE before it whose answer was lost.
+#[tokio::test]
+async fn refusal_after_a_lost_delete_is_decided_by_a_read_or_by_nobody() {
+    let stage = Stage::set("lost-delete").await;
+    let down = up(&stage, &["east"], &["seen", "unseen"]).await;
+    let later = || Fault::Answer(Canned::refusal(429, "TooManyRequests", "later", Value::Null).retry_after(600));
+    for name in ["seen", "unseen"] {
+        stage.east.add(Rule::delete(&format!("/configmaps/{name}"), Fault::Lose(Loss::BeforeHeaders)).times(1));
+    }
+    // The first look comes before the DELETE, the second before it is sent again.
+    stage.east.add(Rule::get("/configmaps/seen", later()).after(1).times(1));
+    stage.east.add(Rule::get("/configmaps/unseen", later()).after(1));
+    let outcome = stage.run(&down).await;
+    // Nobody depends on it, so it goes first.
+    assert_eq!(outcome.outcomes()["unseen"], Outcome::Indeterminate, "{:?}", outcome.results);
+    assert_eq!(outcome.outcomes()["seen"], Outcome::Withheld);
+
+    let alone = Draft::on(&["east"]).design(DESIGN).undeploy().apply("seen", &[], &marked(&stage, "seen"));
+    let outcome = stage.run(&alone).await;
+    let target = outcome.target("seen", "east").unwrap();
+    assert_eq!((target.outcome(), target.change()), (Outcome::Succeeded, Change::Removed), "{target:?}");
+}
+
 /// Case 64: accepted is not gone. What the object depends on is told to go only when the object has.
 #[tokio::test]
 async fn deletion_that_was_accepted_is_waited_for() {
