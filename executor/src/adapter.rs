@@ -10,7 +10,7 @@ pub(crate) mod oam;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -24,6 +24,7 @@ use switchyard_proto::{
 };
 use switchyard_service::{attributes as common, telemetry};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Request, Status,
     transport::{Channel, ClientTlsConfig, Endpoint},
@@ -40,6 +41,10 @@ use crate::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an address that could not be reached is not dialled again (case 123).
 const REST: Duration = Duration::from_secs(5);
+/// How long an address rests after a call that had no answer in its time, since adapters go on writing after their caller has
+/// left; but no more than this part of the time that the next call has.
+const REST_AFTER_TIMEOUT: Duration = Duration::from_secs(30);
+const REST_SHARE: u32 = 3;
 /// Largest request that adapters take: gRPC's default (D27).
 const MAX_REQUEST: usize = 4 * 1024 * 1024;
 /// Who asks, for the adapter's log.
@@ -60,6 +65,12 @@ pub(crate) struct Call<'a> {
     pub(crate) run_id: &'a str,
     pub(crate) step_id: &'a str,
     pub(crate) deadline: Instant,
+    /// Ends the wait for calls before this one. The call itself comes to its end.
+    pub(crate) stop: &'a CancellationToken,
+    /// Why the call may not be made any more, looked at just before.
+    pub(crate) hindrance: &'a (dyn Fn() -> Option<String> + Sync),
+    /// What the caller should know of the call beside its answer.
+    pub(crate) note: OnceLock<String>,
 }
 
 /// Why a call did not come to an OK.
@@ -72,6 +83,9 @@ pub(crate) enum Error {
     TooLarge { address: String, size: usize },
     #[error("the component cannot be put into the adapter's form")]
     Declaration(#[from] serde_json::Error),
+    /// The run is over before the call was made.
+    #[error("nothing was sent to the adapter at {address}: {why}")]
+    Stopped { address: String, why: String },
     /// The adapter has no room now, and did nothing.
     #[error("the adapter at {address} has no room: {why}")]
     Busy { address: String, why: String },
@@ -111,6 +125,8 @@ struct Line {
     channel: Option<Channel>,
     /// Why the last dial failed, and until when it is not repeated.
     rest: Option<(Instant, Unmasked)>,
+    /// When the last call had no answer in its time, and has not been followed by another.
+    unfinished: Option<Instant>,
 }
 
 /// `host:port`. An IPv6 address needs brackets before a port (RFC 3986).
@@ -153,11 +169,20 @@ impl Adapter {
 
     /// Makes one call, once the calls before it have ended. Answers the adapter's own words.
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Unmasked, Error> {
-        let waited = tokio::time::timeout_at(call.deadline, self.line.lock()).await;
+        let waited = tokio::select! {
+            biased;
+            waited = tokio::time::timeout_at(call.deadline, self.line.lock()) => waited,
+            () = call.stop.cancelled() => return Err(self.stopped("the run was stopped while other calls went on")),
+        };
         let Ok(mut line) = waited else {
             let why = "other calls to it did not end in time; nothing was sent".to_owned();
             return Err(Error::Busy { address: self.address.clone(), why });
         };
+        self.rest(&mut line, call).await?;
+        if let Some(why) = (call.hindrance)() {
+            return Err(self.stopped(why));
+        }
+        let began = Instant::now();
         let known = line.channel.is_some();
         let channel = self.dial(&mut line, call).await?;
         let mut result = self.ask(channel, call).await;
@@ -171,7 +196,38 @@ impl Adapter {
             // A channel that broke is not trusted with the next call.
             line.channel = None;
         }
+        // Whether it is our clock that rings first or the adapter's; an adapter that broke off works no more.
+        if matches!(result, Err(Error::Lost { .. })) && began.elapsed() >= (call.deadline - began) * 9 / 10 {
+            line.unfinished = Some(Instant::now());
+        }
         result
+    }
+
+    /// Gives an adapter whose last call had no answer the time to come to its end (case 268).
+    async fn rest(&self, line: &mut Line, call: &Call<'_>) -> Result<(), Error> {
+        let Some(since) = line.unfinished else { return Ok(()) };
+        let now = Instant::now();
+        let until = (since + REST_AFTER_TIMEOUT).min(now + call.deadline.saturating_duration_since(now) / REST_SHARE);
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(until) => {}
+            () = call.stop.cancelled() => {
+                return Err(self.stopped("the run was stopped while the adapter was given time for the call before"));
+            }
+        }
+        line.unfinished = None;
+        let note = format!(
+            "the call to the adapter at {} before this one had no answer in its time, {:.0?} ago; the adapter may still be at \
+             work on it",
+            self.address,
+            since.elapsed()
+        );
+        call.note.set(note).ok();
+        Ok(())
+    }
+
+    fn stopped(&self, why: impl Into<String>) -> Error {
+        Error::Stopped { address: self.address.clone(), why: why.into() }
     }
 
     async fn dial(&self, line: &mut Line, call: &Call<'_>) -> Result<Channel, Error> {
@@ -389,6 +445,9 @@ mod tests {
             run_id: "",
             step_id: "",
             deadline: Instant::now(),
+            stop: &CancellationToken::new(),
+            hindrance: &|| None,
+            note: OnceLock::new(),
         };
         Adapters::default().at("mesh", 10000).judge(status, &call)
     }
@@ -407,6 +466,9 @@ mod tests {
             run_id: "",
             step_id: "",
             deadline: Instant::now() + Duration::from_secs(1),
+            stop: &CancellationToken::new(),
+            hindrance: &|| None,
+            note: OnceLock::new(),
         };
         let adapters = Adapters::new(None, Vec::new(), Reach::Public);
         for host in ["127.0.0.1", "localhost", "::1", "[::1]", "127.1"] {

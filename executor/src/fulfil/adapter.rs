@@ -3,7 +3,7 @@
 //! The look reads one object's metadata on each cluster and never writes. What the adapter said and what was seen make the
 //! verdict together; the table that does so is `decide`, and it is pure.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::future::join_all;
 use switchyard_proto::v1::{self, ObjectRef, Operation};
@@ -20,7 +20,7 @@ use crate::{
     mask::{OfDesign, Secrets, Unmasked},
     plan::{self, Plan},
     schedule::{Patience, UnitOutcome},
-    verdict::{Failure, Reason, Subject, Verdict},
+    verdict::{self, Failure, Reason, Subject, Verdict},
 };
 
 /// Part of a step's time that is kept for the look at the clusters, and the most that it may be.
@@ -59,11 +59,18 @@ impl ByAdapter {
             run_id: &self.run_id,
             step_id: &self.plan.steps[order.step.0 as usize].id,
             deadline: order.deadline - (left / LOOK_SHARE).min(LONGEST_LOOK),
+            stop: &order.stop,
+            hindrance: &|| self.lock_lost(work),
+            note: OnceLock::new(),
         };
         let said = adapter.call(&call).await;
         let acted = !matches!(
             said,
-            Err(Error::Unreachable { .. } | Error::TooLarge { .. } | Error::Busy { .. } | Error::Declaration(_))
+            Err(Error::Unreachable { .. }
+                | Error::TooLarge { .. }
+                | Error::Busy { .. }
+                | Error::Stopped { .. }
+                | Error::Declaration(_))
         );
         if !removes && said.is_ok() {
             self.await_definition(work, &order.stop, order.deadline).await;
@@ -75,7 +82,8 @@ impl ByAdapter {
             Look { lane, cluster: cluster.name.clone(), seen: self.look(cluster, work, until, order.deadline).await }
         });
         let looks = join_all(looks).await;
-        let (result, warnings) = decide(removes, adapter.address(), &said, &looks);
+        let (result, mut warnings) = decide(removes, adapter.address(), &said, &looks);
+        warnings.extend(call.note.into_inner());
         let mut checked: Vec<_> = looks.iter().map(|look| look.account(removes, &self.plan.design.id)).collect();
         if self.plan.options.wait_until_ready && !removes && result.is_ok() {
             order.progress.written();
@@ -88,6 +96,12 @@ impl ByAdapter {
             warnings,
             checked,
         }
+    }
+
+    /// Why the adapter must not write to the clusters any more, if one of them may be another run's by now (case 261).
+    fn lock_lost(&self, work: &plan::Adapter) -> Option<String> {
+        let mut clusters = work.clusters.iter().map(|lane| &self.clusters[lane.0 as usize]);
+        clusters.find(|cluster| !cluster.may_be_written()).map(|cluster| verdict::lock_lost(&cluster.name))
     }
 
     /// What follows a definition could not be written before it is served (D16). Whether it is, the look tells.
@@ -246,6 +260,7 @@ fn decide(
         }
         Err(error @ Error::TooLarge { .. }) => (Err(refused(Reason::TooLarge, error.to_string())), Vec::new()),
         Err(error @ Error::Declaration(_)) => (Err(refused(Reason::ManifestInvalid, error.to_string())), Vec::new()),
+        Err(error @ Error::Stopped { .. }) => (Err(refused(Reason::Cancelled, error.to_string())), Vec::new()),
         Err(error @ Error::Busy { .. }) => {
             let failure = Failure::new(Reason::Throttled, error.to_string());
             (Err(Verdict::Again { failure, after: None, patience: BUSY, lost: false }), Vec::new())

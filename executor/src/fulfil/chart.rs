@@ -37,7 +37,7 @@ use crate::{
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
-    verdict::{Failure, Reason},
+    verdict::{self, Failure, Reason},
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
@@ -301,6 +301,9 @@ impl Charts {
             Err(Failure::new(Reason::Cancelled, text))
         };
         let _turn = stop.run_until_cancelled(turn).await.unwrap_or_else(stopped)?;
+        if !cluster.may_be_written() {
+            return Err(Failure::new(Reason::Cancelled, verdict::lock_lost(&cluster.name)).into());
+        }
         let (waited, bounds) = (asked.elapsed(), Bounds { deadline: Instant::now() + budget, stop });
         work(&Task { key, cluster, kubeconfig, bounds }).await.map_err(|mut failed| {
             if waited >= WORTH_A_WORD {

@@ -99,6 +99,28 @@ async fn calls_to_one_address_never_overlap() {
     assert_eq!(connections, 1, "one channel an address");
 }
 
+/// Case 268: after a call that had no answer in its time the adapter is given time, and the next call says what was before it. It
+/// is made all the same.
+#[tokio::test]
+async fn call_after_one_that_timed_out_comes_later_and_says_so() {
+    let namespace = namespace("rests").await;
+    let adapter = super::adapter(&["--slow=5s"]).await;
+    let design = |name: &str| Design::new().mesh(name, CONFIG_MAP, &[], &config_map(&namespace));
+    let first = run(super::within(deploy(&design("first"), of(&adapter)), 2)).await;
+    assert_eq!(first.outcomes()["first"], Outcome::Indeterminate, "{:#?}", first.summary);
+
+    // Its own time is enough for three calls, a third of which the address rests.
+    let second = run(super::within(deploy(&design("second"), of(&adapter)), 18)).await;
+    assert_eq!(second.outcomes()["second"], Outcome::Succeeded, "{:#?}", second.summary);
+    let warnings = &super::by_adapter(&second, "second").warnings;
+    let text = format!("the call to the adapter at {} before this one had no answer in its time", adapter.address());
+    assert!(warnings.iter().any(|warning| warning.contains(&text)), "{warnings:?}");
+    assert_eq!(adapter.calls()[1].running, 1, "the first has come to its end");
+
+    let third = run(super::within(deploy(&design("third"), of(&adapter)), 18)).await;
+    assert!(super::by_adapter(&third, "third").warnings.is_empty(), "{:#?}", third.results);
+}
+
 /// D27: what an adapter could not take is not sent.
 #[tokio::test]
 async fn request_that_is_too_large_fails_and_is_not_sent() {
