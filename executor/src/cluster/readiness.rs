@@ -2,6 +2,7 @@
 //!
 //! What comes of it is told beside the outcome and withholds nothing (S13).
 
+mod fresh;
 mod judge;
 
 use serde_json::Value;
@@ -9,7 +10,7 @@ use switchyard_proto::v1;
 use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::judge::{State, judge};
+use self::judge::{State, is_custom, judge};
 use super::{
     Cluster,
     discovery::Resource,
@@ -50,6 +51,10 @@ impl Report {
             State::Progressing(why) => (v1::Readiness::Progressing, format!("not ready {end}: {why}")),
             State::Stalled(why) => (v1::Readiness::Stalled, format!("it will not become ready: {why}")),
             State::Silent => (v1::Readiness::Unknown, format!("not known to be ready {end}: no status was reported")),
+            State::Outdated => {
+                let why = "its status says nothing of the generation that was written, and is not newer than that";
+                (v1::Readiness::Unknown, format!("not known to be ready {end}: {why}"))
+            }
         };
         Self { readiness, note: Some(note.into()) }
     }
@@ -68,7 +73,8 @@ pub(crate) async fn until_ready(
     }
     let began = Instant::now();
     let least = what.written.as_ref().and_then(version);
-    let mut state = what.written.as_ref().map_or(State::Silent, judge);
+    let judged = |object: &Value| judge_as_written(object, what.written.as_ref());
+    let mut state = what.written.as_ref().map_or(State::Silent, judged);
     if state == State::Ready {
         // Most objects are ready as they are stored; nobody needs to watch them.
         return Report::of(state, "");
@@ -91,12 +97,16 @@ pub(crate) async fn until_ready(
                 let note = format!("nobody reported a status in {} s; it counts as ready", FIRST_WORD.as_secs());
                 return Report { readiness: v1::Readiness::Ready, note: Some(note.into()) };
             }
+            // A controller that has nothing new to say writes nothing.
+            () = sleep_until(began + FIRST_WORD), if state == State::Outdated => {
+                return Report::of(state, &format!("after {:.1?}", began.elapsed()));
+            }
             look = looks.next() => look,
         };
         state = match look {
             // A watch that was there before may still show the object as it was before the write.
             Look::There(object) if version(&object) < least => state,
-            Look::There(object) => judge(&object),
+            Look::There(object) => judged(&object),
             Look::Nothing => state,
             Look::Gone => {
                 let note = Some("it was deleted while it was waited for".into());
@@ -104,7 +114,7 @@ pub(crate) async fn until_ready(
             }
             Look::Refused => {
                 tokio::select! {
-                    object = read_later(cluster, &what, deadline) => object.as_ref().map_or(state, judge),
+                    object = read_later(cluster, &what, deadline) => object.as_ref().map_or(state, judged),
                     () = stop.cancelled() => state,
                 }
             }
@@ -126,6 +136,14 @@ async fn is_bound_later(cluster: &Cluster, what: &Awaited<'_>, by: Instant) -> b
     match object::read::<Value>(cluster, &subject, &resource, "application/json", by).await {
         Ok(Found::There(class)) => class["volumeBindingMode"] == "WaitForFirstConsumer",
         Ok(Found::NotThere) | Err(_) => false,
+    }
+}
+
+/// Judges an object that was written: what was reported of it before does not count (case 273).
+fn judge_as_written(object: &Value, written: Option<&Value>) -> State {
+    match judge(object) {
+        State::Ready | State::Stalled(_) if is_custom(object) && !fresh::is_fresh(object, written) => State::Outdated,
+        state => state,
     }
 }
 

@@ -247,6 +247,56 @@ async fn custom_resource_is_ready_when_its_controller_says_so() {
     assert!(warnings.iter().any(|it| it.contains("nobody reported a status")), "{warnings:?}");
 }
 
+/// Case 273: what a controller said of an object before it was changed is no word on what it is now.
+#[tokio::test]
+async fn ready_counts_only_for_what_was_written() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("said-before").await.unwrap();
+    let group = format!("g{}.example", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+    let definition = format!(
+        "{{spec: {{group: {group}, scope: Namespaced, names: {{plural: engines, singular: engine, kind: Engine}}, versions: \
+         [{{name: v1, served: true, storage: true, subresources: {{status: {{}}}}, schema: {{openAPIV3Schema: {{type: object, \
+         x-kubernetes-preserve-unknown-fields: true}}}}}}]}}}}"
+    );
+    let version = format!("{group}/v1");
+    let design = |size: u32| {
+        let own = format!("{{metadata: {{namespace: {namespace}}}, spec: {{size: {size}}}}}");
+        Design::new()
+            .component(
+                &format!("engines.{group}"),
+                ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+                &[],
+                &definition,
+            )
+            .component("quiet", (&version, "Engine"), &[], &own)
+            .component("busy", (&version, "Engine"), &[], &own)
+    };
+    let api = api(world.cluster(), &group, "Engine", &namespace).await;
+    let first = async {
+        report(&api, "quiet", "True", "Started").await;
+        report(&api, "busy", "True", "Started").await;
+    };
+    let (outcome, ()) = tokio::join!(world.run(waiting(&design(1), 60)), first);
+    assert_eq!(readiness(&outcome, "quiet"), Readiness::Ready, "{:#?}", outcome.results);
+
+    // One controller takes note of the change after the write, the other never says anything again.
+    let changed = async {
+        loop {
+            let object = api.get("busy").await.unwrap();
+            if object.data["spec"]["size"] == 2 {
+                return report(&api, "busy", "True", "Resized").await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(world.run(waiting(&design(2), 60)), changed);
+    assert_eq!(target(&outcome, "busy").change(), Change::Configured);
+    assert_eq!(readiness(&outcome, "busy"), Readiness::Ready, "{:#?}", outcome.results);
+    assert_eq!(readiness(&outcome, "quiet"), Readiness::Unknown, "{:#?}", outcome.results);
+    let warnings = &target(&outcome, "quiet").warnings;
+    assert!(warnings.iter().any(|it| it.contains("says nothing of the generation")), "{warnings:?}");
+}
+
 /// Says as a controller would how an object gets on, as soon as it is there.
 async fn report(api: &Api<DynamicObject>, name: &str, status: &str, reason: &str) {
     let condition = json!({"type": "Ready", "status": status, "reason": reason, "message": "as the test says"});

@@ -13,6 +13,8 @@ pub(crate) enum State {
     Stalled(String),
     /// Nobody has reported anything yet.
     Silent,
+    /// What was reported may be about the object as it was before.
+    Outdated,
 }
 
 /// Groups of Kubernetes itself that have a dot in their names. In all other such groups a definition stands behind a kind,
@@ -37,6 +39,12 @@ const OWN: [&str; 18] = [
     "storage.k8s.io",
     "storagemigration.k8s.io",
 ];
+
+/// Whether a definition stands behind the kind, and a controller of whose habits nothing is known.
+pub(crate) fn is_custom(object: &Value) -> bool {
+    let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).map_or("", |(group, _)| group);
+    group.contains('.') && !OWN.contains(&group)
+}
 
 /// Judges an object by what it says of itself.
 pub(crate) fn judge(object: &Value) -> State {
@@ -70,7 +78,7 @@ pub(crate) fn judge(object: &Value) -> State {
         ("", "Service") => service(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
         ("apiregistration.k8s.io", "APIService") => by_condition(object, "Available").unwrap_or(State::Silent),
-        _ => any(object, !group.contains('.') || OWN.contains(&group)),
+        _ => any(object, !is_custom(object)),
     }
 }
 
