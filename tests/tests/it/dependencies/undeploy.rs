@@ -58,6 +58,11 @@ async fn undeploy_removes_a_chart_when_asked_after_the_last_that_needs_it() {
     assert!(needed.note.ends_with("still needed by a"), "{}", needed.note);
     let gone = need(&outcome, "a", "east");
     assert_eq!((gone.outcome(), gone.change(), gone.release.as_str()), (Outcome::Succeeded, Change::Removed, &*name));
+    // Case 271: on the way down too.
+    for row in &outcome.summary.rows {
+        assert_eq!(row.prerequisites, outcome.result(&row.component).unwrap().prerequisites);
+        assert_eq!(row.prerequisites.len(), 1);
+    }
     assert_eq!(releases(east, &namespace).await, []);
     assert!(get(east, &namespace, "settings").await.is_none());
 }
