@@ -534,7 +534,8 @@ pub(crate) fn namespace_created(missing: Failure) -> Verdict {
 
 /// The verdict on a kind that discovery does not know.
 ///
-/// `near` is a kind of a similar name in the same version, `elsewhere` another version of the group that serves the kind.
+/// `near` is a kind of a similar name in the same version, `elsewhere` another version of the group that serves the kind:
+/// then waiting for the one asked for is in vain.
 pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>, elsewhere: Option<&str>) -> Verdict {
     let hint = match (subject.kind_in_design, near) {
         _ if let Some(version) = elsewhere => format!("; it serves it as {version}"),
@@ -547,7 +548,10 @@ pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>, elsewhere:
         Reason::KindUnknown,
         format!("cluster {cluster} does not serve kind {kind} of {api_version}{hint}"),
     );
-    Verdict::Again { failure, after: None, patience: kind_patience(subject), lost: false }
+    match elsewhere {
+        Some(_) => Verdict::Refused(failure),
+        None => Verdict::Again { failure, after: None, patience: kind_patience(subject), lost: false },
+    }
 }
 
 /// The verdict on a group that cannot be discovered (case 20).

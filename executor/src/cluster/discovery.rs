@@ -169,6 +169,23 @@ impl Discovery {
         Ok(Absence::Proven)
     }
 
+    /// Another version of its group that serves a kind; none when there is none, or nobody can tell. Asks for the one group.
+    pub(crate) async fn other_version(
+        &self,
+        cluster: &Cluster,
+        api_version: &str,
+        kind: &str,
+        by: Instant,
+    ) -> Option<String> {
+        let versions = groups::versions_of(cluster, group(api_version), by).await?;
+        for version in versions.into_iter().filter(|version| version != api_version) {
+            if self.find(cluster, &version, kind, Instant::now(), by).await.is_ok() {
+                return Some(version);
+            }
+        }
+        None
+    }
+
     async fn group_version(
         &self,
         cluster: &Cluster,

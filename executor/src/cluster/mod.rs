@@ -391,6 +391,11 @@ impl Cluster {
         self.discovery.absence(self, api_version, kind, by).await
     }
 
+    /// Another version of its group that serves a kind; none when there is none, or nobody can tell.
+    pub(crate) async fn other_version(&self, api_version: &str, kind: &str, by: Instant) -> Option<String> {
+        self.discovery.other_version(self, api_version, kind, by).await
+    }
+
     /// Looks at one object's metadata. Reads only.
     pub(crate) async fn look(&self, subject: &Subject<'_>, design_id: &str, by: Instant) -> Seen {
         let resource = match self.find(subject.api_version, subject.kind, Instant::now(), by).await {

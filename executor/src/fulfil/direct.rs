@@ -117,10 +117,10 @@ impl Direct {
                 }
             }
             Err(discovery::Error::Unknown { near }) => {
-                let asked = cluster.absence(subject.api_version, subject.kind, order.answer_by);
-                let elsewhere = match Box::pin(asked).await {
-                    Ok(Absence::Elsewhere(version, _)) => Some(version),
-                    Ok(Absence::Proven) | Err(_) => None,
+                // Asked once: what another version serves will hardly come in this one, and what the design brings may.
+                let elsewhere = match order.attempt == 1 && !subject.kind_in_design {
+                    true => Box::pin(cluster.other_version(subject.api_version, subject.kind, order.answer_by)).await,
+                    false => None,
                 };
                 let verdict = verdict::kind_unknown(&subject, near.as_deref(), elsewhere.as_deref());
                 return Attempt::ended(self.tell(verdict, &subject, direct, order));
