@@ -299,6 +299,7 @@ fn begin(
             shared.helm.clone(),
             secrets.clone(),
             shared.everywhere.clone(),
+            shared.locking.clone(),
         ),
         adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters, secrets },
     });

@@ -11,6 +11,7 @@ mod install;
 mod manifest;
 mod release;
 mod removal;
+mod turn;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use futures::future::join_all;
 use switchyard_proto::v1::{self, Change, Outcome};
 use switchyard_service::attributes as common;
 use tokio::{
-    sync::{OnceCell, OwnedMutexGuard},
+    sync::OnceCell,
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,7 @@ use crate::{
     attributes,
     cluster::{Cluster, contents::Everywhere},
     helm::{self, Bounds, Helm, Places},
+    locks::Locking,
     mask::{OfDesign, Secrets},
     plan::{Plan, Step},
     report,
@@ -79,6 +81,8 @@ pub(crate) struct Charts {
     secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
     everywhere: Arc<Everywhere>,
+    /// None where other executors are not kept off.
+    locking: Option<Locking>,
 }
 
 /// What the cases of one chart on one cluster have in common.
@@ -158,6 +162,7 @@ impl Charts {
         helm: Arc<Helm>,
         secrets: Arc<OfDesign>,
         everywhere: Arc<Everywhere>,
+        locking: Option<Locking>,
     ) -> Self {
         let mut left = BTreeMap::<_, BTreeSet<_>>::new();
         let mut namespaces = BTreeMap::<_, BTreeSet<_>>::new();
@@ -181,6 +186,7 @@ impl Charts {
             helm,
             secrets,
             everywhere,
+            locking,
         }
     }
 
@@ -283,7 +289,7 @@ impl Charts {
     ) -> Result<Done, Failed> {
         key.check()?;
         let lane = key.lane.0 as usize;
-        let cluster = &*self.clusters[lane];
+        let cluster = &self.clusters[lane];
         let kubeconfig = self.access[lane].as_deref().map_err(|why| {
             Failure::new(Reason::ChartFailed, format!("helm has no way to cluster {}: {why}", cluster.name))
         })?;
@@ -310,21 +316,6 @@ impl Charts {
                 failed.failure.message.push_str(&format!("; its turn had come after {waited:.1?}"));
             }
             failed
-        })
-    }
-
-    /// Keeps other runs of this process, and other namespaces of this run, from the chart on the cluster.
-    async fn alone(&self, key: &Key, cluster: &Cluster, deadline: Instant) -> Result<OwnedMutexGuard<()>, Failure> {
-        let site = [cluster.server.clone(), key.identity().name];
-        let waited = deadline.saturating_duration_since(Instant::now());
-        self.helm.alone(site, deadline).await.ok_or_else(|| {
-            let text = format!(
-                "chart {} was still being worked on for another run or namespace on cluster {} after {waited:.1?}; try again \
-                 when that has ended",
-                key.shown(),
-                cluster.name
-            );
-            Failure::new(Reason::ChartPending, text)
         })
     }
 

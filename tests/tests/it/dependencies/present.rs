@@ -282,3 +282,34 @@ async fn what_a_release_has_for_the_whole_cluster_decides_whether_one_is_enough(
     assert_eq!((there.outcome(), there.change()), (Outcome::Succeeded, Change::Unchanged), "{there:#?}");
     assert!(there.note.contains(&format!("as release by-somebody in namespace {}", namespaces[1])), "{}", there.note);
 }
+
+/// Cases 345, 350: two executors that need one chart install it once, in the same namespace and in two.
+#[tokio::test]
+async fn executors_install_a_chart_once_between_them() {
+    let stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
+    let other = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
+    let other = other.arg("--helm").arg(real_helm().await).start().await.unwrap();
+    let other = Client::connect(&stand.pair.planner.url(), &other.url()).await.unwrap();
+    let namespaces = [namespace("charts_pair_a").await, namespace("charts_pair_b").await];
+    let (narrow, wide) = (unique("narrow"), unique("wide"));
+    let narrow_url = stand.registry.push(&Chart::new(&narrow).config_map("narrow", "a")).await.unwrap();
+    let wide_chart = Chart::new(&wide).cluster_role(&wide).config_map("wide", "a");
+    let wide_url = stand.registry.push(&wide_chart).await.unwrap();
+    let request = |names: [&str; 2], namespace: &str| {
+        let design =
+            Design::new().needs("narrow", names[0], &namespaces[0], &[]).needs("wide", names[1], namespace, &[]);
+        deploy(&design, &["east"], &[("narrow", &narrow_url, ""), ("wide", &wide_url, "")])
+    };
+    let (first, second) = tokio::join!(
+        stand.run(request(["a", "b"], &namespaces[0])),
+        other.run(request(["c", "d"], &namespaces[1]), vec![])
+    );
+    let second = second.unwrap();
+    for (ours, theirs) in [("a", "c"), ("b", "d")] {
+        let needs = [need(&first, ours, "east"), need(&second, theirs, "east")];
+        assert!(needs.iter().all(|need| need.outcome() == Outcome::Succeeded), "{needs:#?}");
+        let mut changes = needs.map(PrerequisiteResult::change);
+        changes.sort();
+        assert_eq!(changes, [Change::Created, Change::Unchanged], "{needs:#?}");
+    }
+}
