@@ -58,12 +58,33 @@ pub struct ServeArgs {
     /// Largest message that is read, in bytes or with a unit such as 16MiB.
     #[arg(long, env = "SWITCHYARD_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t)]
     pub max_message_bytes: ByteSize,
+
+    /// Bytes that all requests together may hold, in what they sent and what came of it; a request that finds no room is refused
+    /// and may come again. One request is given at most as much as it leaves to others. The process takes about twice as much.
+    #[arg(long, env = "SWITCHYARD_MAX_HELD_BYTES", value_name = "BYTES", default_value = "512MiB")]
+    pub max_held_bytes: ByteSize,
+
+    /// Connections at once. Default: half of the files that the process may open, at most 4096.
+    #[arg(long, env = "SWITCHYARD_MAX_CONNECTIONS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_connections: Option<u16>,
+
+    /// Connections at once from one address (one /64 of IPv6). Default: half of --max-connections.
+    #[arg(long, env = "SWITCHYARD_MAX_CONNECTIONS_PER_PEER", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_connections_per_peer: Option<u16>,
+
+    /// How long a connection may have no call open before it is told to go; 0s: for ever.
+    #[arg(long, env = "SWITCHYARD_MAX_CONNECTION_IDLE", value_name = "DURATION", default_value = "30m", value_parser = duration)]
+    pub max_connection_idle: Duration,
+
+    /// How old a connection may get before it is told to go; calls that are open go on to their end. 0s: as old as it likes.
+    #[arg(long, env = "SWITCHYARD_MAX_CONNECTION_AGE", value_name = "DURATION", default_value = "2h", value_parser = duration)]
+    pub max_connection_age: Duration,
 }
 
 impl ServeArgs {
     /// Says how many bytes a message may have, in the form tonic's generated servers want it.
     pub fn max_message_bytes(&self) -> usize {
-        usize::try_from(self.max_message_bytes.0).unwrap_or(usize::MAX)
+        self.max_message_bytes.bytes()
     }
 
     /// Says how long a drain may take.
@@ -166,6 +187,13 @@ impl fmt::Display for LogFilter {
 /// A number of bytes. Default 16 MiB: larger than any design seen, small enough that a few at once fit in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
+
+impl ByteSize {
+    /// Says how many bytes these are.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
 
 const UNITS: [(&str, u64); 7] = [
     ("KiB", 1 << 10),

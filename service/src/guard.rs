@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,6 +24,9 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 
 use crate::{
+    budget::Budget,
+    connection::OpenCall,
+    received::{self, Received},
     rpc,
     shutdown::Shutdown,
     status::{self, Reason, refusal},
@@ -35,12 +39,16 @@ pub(crate) struct Watch {
     pub(crate) services: Vec<&'static str>,
     /// Paths of methods whose first message may name the parent of the call's span.
     pub(crate) parent_later: Vec<&'static str>,
+    /// Paths of methods that are served to the end: who waits for a drain has to see what it waits for, and be able to stop it.
+    pub(crate) to_the_end: Vec<&'static str>,
     pub(crate) shutdown: Shutdown,
     /// Holds one token for each call to one of `services` until its response has ended.
     pub(crate) calls: TaskTracker,
     /// Cancelled when whatever is still open is to end.
     pub(crate) closing: CancellationToken,
     pub(crate) max_message_bytes: usize,
+    /// Of all requests.
+    pub(crate) budget: Budget,
 }
 
 #[derive(Debug, Clone)]
@@ -74,12 +82,18 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let watch = Arc::clone(&self.watch);
         let token = match watch.admit(request.uri().path()) {
             Ok(token) => token,
             Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
         };
+        let path = request.uri().path().to_owned();
+        let timeout = rpc::timeout(request.headers());
+        // Held until the response has ended, as the token is.
+        let open = request.extensions_mut().remove::<OpenCall>();
+        // A message that is whole, and the beginning of the next.
+        let (request, received) = Received::count(request, watch.budget.share(2 * watch.max_message_bytes));
         // A handler may panic before its first await too, which is here.
         let answer = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
         Box::pin(async move {
@@ -92,8 +106,10 @@ where
                     Ok(response) => response?,
                     Err(_) => return Ok(panicked().into_http()),
                 },
+                () = received.overdue() => return Ok(received::overdue().into_http()),
+                () = after(timeout) => return Ok(late().into_http()),
             };
-            Ok(guarded(response, &watch, token))
+            Ok(guarded(response, &watch, (token, open), &path))
         })
     }
 }
@@ -106,7 +122,8 @@ impl Watch {
         }
         // The token comes first: a drain that starts in between then waits for this call or is seen by it.
         let token = self.calls.token();
-        if self.shutdown.is_draining() { Err(status::shutting_down().into()) } else { Ok(Some(token)) }
+        let refused = self.shutdown.is_draining() && !self.to_the_end.contains(&path);
+        if refused { Err(status::shutting_down().into()) } else { Ok(Some(token)) }
     }
 
     /// Says whether a call does the program's work, by its path.
@@ -140,6 +157,24 @@ fn too_large_a_message(limit: usize) -> status::Refusal {
     refusal(Reason::MessageTooLarge, text.as_str()).metadata("limit_bytes", limit.to_string()).quota("message", text)
 }
 
+async fn after(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn late() -> Status {
+    refusal(Reason::DeadlineExceeded, "the caller's deadline has passed").into_status()
+}
+
+/// Answers what tonic leaves without a word (case 334).
+fn no_such_method(path: &str) -> Status {
+    let path = status::capped(path, 128);
+    let text = format!("this server has no method {path}; reflection lists those that it has");
+    refusal(Reason::MethodUnknown, text).into_status()
+}
+
 fn panicked() -> Status {
     // The panic hook has written message and place already; the message may hold anything, so it is not repeated.
     tracing::error!("a call ended in a panic");
@@ -147,7 +182,10 @@ fn panicked() -> Status {
 }
 
 /// Puts the guard around a response.
-fn guarded(response: Response<Body>, watch: &Arc<Watch>, token: Option<TaskTrackerToken>) -> Response<Body> {
+fn guarded(response: Response<Body>, watch: &Arc<Watch>, token: Tokens, path: &str) -> Response<Body> {
+    if rpc::code_of(response.headers()) == Some(Code::Unimplemented) && rpc::is_silent(response.headers()) {
+        return no_such_method(path).into_http();
+    }
     if let Some(status) = watch.translate(response.headers()) {
         return status.into_http();
     }
@@ -161,8 +199,11 @@ struct GuardedBody {
     inner: Body,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     watch: Arc<Watch>,
-    _token: Option<TaskTrackerToken>,
+    _token: Tokens,
 }
+
+/// What counts a call as open: among all that do the program's work, and among those of its connection.
+type Tokens = (Option<TaskTrackerToken>, Option<OpenCall>);
 
 impl GuardedBody {
     /// Ends the stream with `status`. The inner body is dropped at once, so that its sender learns of it.

@@ -5,13 +5,19 @@
 //! that holds for every call of either program (one span, no panic that escapes, a clean refusal while draining) is
 //! done there, so a service's own code holds none of it.
 
+mod accept;
 pub mod attributes;
+pub mod budget;
 pub mod config;
+mod connection;
+mod greeting;
 mod guard;
 pub mod listen;
 pub mod metrics;
+mod places;
 pub mod program;
-mod rpc;
+pub mod received;
+pub mod rpc;
 pub mod serve;
 pub mod shutdown;
 pub mod status;

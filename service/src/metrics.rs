@@ -16,7 +16,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tokio::{net::TcpListener, task::JoinSet};
 use tonic::Code;
 
-use crate::attributes;
+use crate::{accept::Acceptor, attributes};
 
 /// Name of the meter that all instruments are made of.
 pub const METER: &str = "switchyard";
@@ -68,21 +68,14 @@ impl Endpoint {
     /// Answers for as long as it is polled.
     pub(crate) async fn serve(self) -> Infallible {
         let Self { listener, registry } = self;
+        let mut acceptor = Acceptor::new(listener);
         let mut connections = JoinSet::new();
         loop {
             while connections.len() >= CONNECTIONS {
                 connections.join_next().await;
             }
             let stream = tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => {
-                        // Out of descriptors, most likely: that passes, and must not become a busy loop.
-                        tracing::warn!(%error, "a connection for metrics could not be accepted");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                        continue;
-                    }
-                },
+                (stream, _) = acceptor.next() => stream,
                 Some(_) = connections.join_next() => continue,
             };
             let registry = registry.clone();

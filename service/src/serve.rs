@@ -2,9 +2,9 @@
 //!
 //! The drain has three steps. On the first signal the server turns not ready and refuses new work, but goes on
 //! answering, so that probes and callers are told so rather than left with a closed port. Shortly before the grace period is
-//! over comes the last call: what has not ended says how far it came. When no call and no task is left, or the time is over, whatever is still open (probes that watch, streams that did not end) is ended
-//! with UNAVAILABLE and the port is closed. Connections that do not go away by themselves are then dropped: tonic would
-//! wait for them for ever.
+//! over comes the last call: what has not ended says how far it came. When no call and no task is left, or the time is over,
+//! whatever is still open (probes that watch, streams that did not end) is ended with UNAVAILABLE and the port is closed.
+//! Connections that do not go away by themselves are then dropped: they would be waited for for ever.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,29 +15,20 @@ use tonic::{
     body::Body,
     server::NamedService,
     service::{Routes, RoutesBuilder},
-    transport::server::TcpIncoming,
 };
 use tonic_health::{ServingStatus, server::HealthReporter};
-use tower::Service;
+use tower::{Service, ServiceBuilder};
 
 use crate::{
+    budget::Budget,
     config::{self, ServeArgs},
+    connection::{self, Bounds},
     guard::{GuardLayer, Watch},
     shutdown::{LAST_WORDS, Shutdown},
     tls,
     trace::TraceLayer,
 };
 
-/// How often a quiet connection is asked whether it is still there: with the answer's limit below, a peer that is gone
-/// is noticed within 45 s. Clients set no limit to a server's pings.
-const PING_EVERY: Duration = Duration::from_secs(25);
-/// How long the answer to a ping may take.
-const PING_ANSWER: Duration = Duration::from_secs(10);
-/// How many calls one connection may have open: many runs and their watchers, no flood.
-const STREAMS_PER_CONNECTION: u32 = 256;
-/// How many calls one connection may open and reset before we have looked at them: h2's own default, stated since it is
-/// what holds off a rapid reset.
-const PENDING_RESETS: usize = 20;
 /// How long the last frames may take to leave once everything was told to end.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -71,9 +62,6 @@ pub enum Error {
     /// The descriptors that were compiled in cannot be read.
     #[error("could not set up reflection")]
     Reflection(#[source] tonic_reflection::server::Error),
-    /// The transport gave up.
-    #[error("could not go on serving")]
-    Transport(#[source] tonic::transport::Error),
     /// The transport ended though nobody asked it to.
     #[error("stopped accepting connections")]
     Ended,
@@ -87,7 +75,9 @@ pub struct Server {
     tasks: TaskTracker,
     services: Vec<&'static str>,
     parent_later: Vec<&'static str>,
+    to_the_end: Vec<&'static str>,
     routes: RoutesBuilder,
+    budget: Budget,
 }
 
 impl Server {
@@ -99,8 +89,15 @@ impl Server {
             tasks: TaskTracker::new(),
             services: Vec::new(),
             parent_later: Vec::new(),
+            to_the_end: Vec::new(),
             routes: Routes::builder(),
+            budget: Budget::new(args.max_held_bytes.bytes()),
         }
+    }
+
+    /// The budget of all requests, of which the server counts what comes in. Services count in it what they keep.
+    pub fn budget(&self) -> Budget {
+        self.budget.clone()
     }
 
     /// Adds a service. The limit for messages is a property of tonic's generated servers: set it there, from
@@ -128,6 +125,12 @@ impl Server {
         self
     }
 
+    /// Names a method, by its path, that is served while the server drains too (case 332).
+    pub fn to_the_end(mut self, path: &'static str) -> Self {
+        self.to_the_end.push(path);
+        self
+    }
+
     /// Has the drain wait for these tasks too. The tracker is closed when the drain starts; tasks may still be added
     /// then.
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
@@ -141,7 +144,7 @@ impl Server {
     ///
     /// When the listener may not be used like this, or serving fails.
     pub async fn serve(self, listener: TcpListener) -> Result<Drained, Error> {
-        let Self { args, shutdown, tasks, services, parent_later, mut routes } = self;
+        let Self { args, shutdown, tasks, services, parent_later, to_the_end, mut routes, budget } = self;
         let address = listener.local_addr().map_err(Error::Listener)?;
         args.check_address(address)?;
         let tls = tls::Tls::from_args(&args)?;
@@ -159,31 +162,22 @@ impl Server {
         let watch = Arc::new(Watch {
             services,
             parent_later,
+            to_the_end,
             shutdown,
             calls: TaskTracker::new(),
             closing: CancellationToken::new(),
             max_message_bytes: args.max_message_bytes(),
+            budget,
         });
-        let mut server = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_ANSWER))
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        let service = ServiceBuilder::new()
             // Outermost first: the span also covers what the guard refuses.
             .layer(TraceLayer(Arc::clone(&watch)))
-            .layer(GuardLayer(Arc::clone(&watch)));
-        let router = server.add_routes(routes.routes());
-        let closing = watch.closing.clone().cancelled_owned();
+            .layer(GuardLayer(Arc::clone(&watch)))
+            .service(routes.routes().prepare());
 
         tracing::info!(%address, tls = tls.is_some(), "listening");
-        let drain = Drain { watch, health, tasks, grace: args.grace_period() };
-        match tls {
-            None => {
-                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                drain.conduct(router.serve_with_incoming_shutdown(incoming, closing)).await
-            }
-            Some(tls) => drain.conduct(router.serve_with_incoming_shutdown(tls.incoming(listener), closing)).await,
-        }
+        let serving = connection::serve(listener, tls, service, Bounds::from_args(&args), watch.closing.clone());
+        Drain { watch, health, tasks, grace: args.grace_period() }.conduct(serving).await
     }
 }
 
@@ -210,15 +204,12 @@ struct Drain {
 
 impl Drain {
     /// Runs `server`, and its drain once that begins.
-    async fn conduct(
-        self,
-        server: impl Future<Output = Result<(), tonic::transport::Error>>,
-    ) -> Result<Drained, Error> {
+    async fn conduct(self, server: impl Future<Output = ()>) -> Result<Drained, Error> {
         tokio::pin!(server);
         let drained = tokio::select! {
             // First, for an end that nobody asked for is an error whatever else is going on.
             biased;
-            ended = &mut server => return Err(ended.map_or_else(Error::Transport, |()| Error::Ended)),
+            () = &mut server => return Err(Error::Ended),
             drained = self.until_quiet() => drained,
         };
         self.watch.closing.cancel();

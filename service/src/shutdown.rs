@@ -46,7 +46,8 @@ impl Shutdown {
         Self::default()
     }
 
-    /// Makes a handle that drains on the first SIGTERM or SIGINT and aborts on the second.
+    /// Makes a handle that drains on the first SIGTERM or SIGINT and aborts on the second. SIGHUP does nothing: what a program reads
+    /// again it reads when it changes.
     ///
     /// # Errors
     ///
@@ -58,14 +59,22 @@ impl Shutdown {
     pub fn from_signals() -> io::Result<Self> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let steps = Steps::default();
         let task = tokio::spawn({
             let steps = steps.clone();
             async move {
                 for step in [Steps::drain, Steps::abort] {
-                    let name = tokio::select! {
-                        _ = terminate.recv() => "SIGTERM",
-                        _ = interrupt.recv() => "SIGINT",
+                    let name = loop {
+                        tokio::select! {
+                            _ = terminate.recv() => break "SIGTERM",
+                            _ = interrupt.recv() => break "SIGINT",
+                            // Its default would end the process without a drain (case 331).
+                            Some(()) = hangup.recv() => tracing::info!(
+                                signal = "SIGHUP",
+                                "nothing to be done: certificates and registry are read again whenever they change"
+                            ),
+                        }
                     };
                     tracing::info!(signal = name, "received a signal");
                     step(&steps);

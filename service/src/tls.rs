@@ -2,34 +2,24 @@
 
 use std::{
     fs, io,
-    net::SocketAddr,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use futures::Stream;
 use rustls::{
     RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::Instant,
-};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 
 use crate::config::ServeArgs;
 
 /// How often the files are looked at, at most: no more than once for each connection either.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a client may take to shake hands.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How many clients may shake hands at once; others wait in the kernel's queue.
-const HANDSHAKES: usize = 256;
 
 /// Why certificates or key cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
@@ -122,53 +112,9 @@ impl Tls {
         Arc::clone(&current.config)
     }
 
-    /// Accepts connections and shakes hands with many at once, so that a slow client holds up nobody.
-    pub(crate) fn incoming(self, listener: TcpListener) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
-        let state = (self, listener, JoinSet::new());
-        futures::stream::unfold(state, |(tls, listener, mut handshakes)| async move {
-            loop {
-                tokio::select! {
-                    // A client that is through comes before new ones.
-                    biased;
-                    Some(done) = handshakes.join_next() => {
-                        // A handshake that failed is no item: it has been reported, and there is no connection to speak
-                        // of.
-                        if let Ok(Some(stream)) = done {
-                            return Some((Ok(stream), (tls, listener, handshakes)));
-                        }
-                    }
-                    accepted = listener.accept(), if handshakes.len() < HANDSHAKES => match accepted {
-                        Ok((stream, peer)) => {
-                            let config = tls.current(Instant::now());
-                            handshakes.spawn(shake_hands(config, stream, peer));
-                        }
-                        Err(error) => {
-                            // Out of file descriptors, most likely: without a pause this loop would spin.
-                            tracing::warn!(%error, "could not accept a connection");
-                            tokio::time::sleep(Duration::from_millis(100)).await;
-                        }
-                    },
-                }
-            }
-        })
-    }
-}
-
-async fn shake_hands(config: Arc<ServerConfig>, stream: TcpStream, peer: SocketAddr) -> Option<TlsStream<TcpStream>> {
-    let nodelay = stream.set_nodelay(true);
-    if let Err(error) = nodelay {
-        tracing::debug!(%error, %peer, "could not turn off Nagle's algorithm");
-    }
-    match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, %peer, "a TLS handshake failed");
-            None
-        }
-        Err(_) => {
-            tracing::debug!(%peer, "a TLS handshake took too long");
-            None
-        }
+    /// Shakes hands for the next connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.current(Instant::now()))
     }
 }
 

@@ -7,7 +7,9 @@ mod support;
 use std::time::Duration;
 
 use support::{ask, start};
-use switchyard_proto::v1::{Design, PlanRequest, design::Source};
+use switchyard_proto::v1::{
+    Design, ListRunsRequest, PlanRequest, design::Source, executor_service_client::ExecutorServiceClient,
+};
 use switchyard_service::{
     Shutdown,
     serve::{Error, Server},
@@ -139,4 +141,16 @@ async fn a_port_open_to_others_is_not_served_without_permission() {
     let served = tokio::spawn(Server::new(&support::args(&["--insecure-listen"]), shutdown.clone()).serve(listener));
     shutdown.drain();
     assert!(tokio::time::timeout(Duration::from_secs(2), served).await.unwrap().unwrap().is_ok());
+}
+
+/// Case 334.
+#[tokio::test]
+async fn a_method_that_is_not_there_is_answered_with_a_sentence() {
+    let running = start(&[]).await;
+    let mut executor = ExecutorServiceClient::new(running.channel().await);
+
+    let status = executor.list_runs(ListRunsRequest {}).await.unwrap_err();
+
+    assert_eq!((status.code(), status::reason_of(&status)), (Code::Unimplemented, Some(Reason::MethodUnknown)));
+    assert!(status.message().contains("/switchyard.v1.ExecutorService/ListRuns"), "{}", status.message());
 }

@@ -12,9 +12,14 @@ fn send(signal: &str) {
 }
 
 #[tokio::test]
-async fn the_first_signal_drains_and_the_second_aborts() {
+async fn the_first_signal_drains_the_second_aborts_and_a_hangup_does_neither() {
     let shutdown = Shutdown::from_signals().unwrap();
     let limit = Duration::from_secs(5);
+
+    // Case 331: its default would have ended this process.
+    send("-HUP");
+    let early = tokio::time::timeout(Duration::from_millis(50), shutdown.draining()).await;
+    assert!(early.is_err(), "a hangup is no reason to drain");
 
     send("-TERM");
     tokio::time::timeout(limit, shutdown.draining()).await.unwrap();

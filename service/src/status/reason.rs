@@ -35,8 +35,12 @@ pub enum Reason {
     TooBusy,
     /// As many runs are going on as may.
     TooManyRuns,
+    /// The requests at hand leave no room for this one.
+    BudgetExhausted,
     /// No such run is remembered.
     RunUnknown,
+    /// There is no such method.
+    MethodUnknown,
     /// The caller stopped the run before it began.
     RunCancelled,
     /// The caller's deadline passed; the run was stopped.
@@ -48,7 +52,7 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 19] = [
+const TABLE: [(Reason, &str, Code); 21] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
@@ -63,7 +67,9 @@ const TABLE: [(Reason, &str, Code); 19] = [
     (Reason::RequestTooCostly, "REQUEST_TOO_COSTLY", Code::ResourceExhausted),
     (Reason::TooBusy, "TOO_BUSY", Code::ResourceExhausted),
     (Reason::TooManyRuns, "TOO_MANY_RUNS", Code::ResourceExhausted),
+    (Reason::BudgetExhausted, "BUDGET_EXHAUSTED", Code::ResourceExhausted),
     (Reason::RunUnknown, "RUN_UNKNOWN", Code::NotFound),
+    (Reason::MethodUnknown, "METHOD_UNKNOWN", Code::Unimplemented),
     (Reason::RunCancelled, "RUN_CANCELLED", Code::Cancelled),
     (Reason::DeadlineExceeded, "DEADLINE_EXCEEDED", Code::DeadlineExceeded),
     (Reason::ShuttingDown, "SHUTTING_DOWN", Code::Unavailable),
