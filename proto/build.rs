@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_client(false)
         .extern_path(".switchyard.v1", "crate::v1")
         .extern_path(".switchyard.v1.ExecuteResponse", "crate::Kept<crate::v1::ExecuteResponse>")
+        .extern_path(".switchyard.v1.WatchRunResponse", "crate::KeptWatchRunResponse")
         .out_dir(folder)
         .compile_fds(serving)?;
     Ok(())

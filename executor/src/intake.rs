@@ -1,6 +1,10 @@
 //! Takes a plan in, message by message, and lets nothing through that is not whole, unaltered and consistent (D22).
 //!
-//! Pure: the stream itself is `service`'s.
+//! Whatever is kept of a message is counted before it is kept: in its encoding, and in what the run will need for it ([`bounds`]).
+//!
+//! Pure: the stream itself is `session`'s.
+
+mod bounds;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,6 +18,7 @@ use switchyard_proto::{
     unknown_fields,
     v1::{self, cluster_access, execute_request::Part, plan_step::Route},
 };
+use switchyard_service::budget::{Exceeded, Share};
 
 use crate::{
     adapter::oam,
@@ -22,12 +27,8 @@ use crate::{
     schedule::{Lane, StepIx},
 };
 
-/// Largest plan that is taken in, in bytes of manifests and declarations.
-const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Most clusters and addresses of adapters together: as many as a lane's number can tell apart.
 const MAX_LANES: usize = u16::MAX as usize;
-/// Largest number of steps.
-const MAX_STEPS: usize = 200_000;
 
 /// How many unknown fields of a part are named in a refusal.
 const MAX_UNKNOWN_NAMED: usize = 20;
@@ -50,6 +51,9 @@ pub(crate) enum Error {
     TooNew(Vec<String>),
     #[error("the plan is larger than the executor takes: {0}")]
     TooLarge(String),
+    /// Other requests leave no room for the plan.
+    #[error("the executor has no room for the plan now: {0}")]
+    NoRoom(String),
     /// An adapter's address that nobody could dial (S17).
     #[error("the adapter's address {address} of component {component} is not usable")]
     Address { component: String, address: String },
@@ -64,17 +68,21 @@ pub(crate) struct Accepted {
     pub(crate) plan: Plan,
     /// One a cluster, in the plan's order.
     pub(crate) access: Vec<Source>,
+    /// What the plan holds of the budget of all requests. To be kept as long as the plan.
+    pub(crate) share: Share,
 }
 
 /// What has come so far.
-#[derive(Default)]
 pub(crate) struct Intake {
+    share: Share,
     header: Option<(v1::PlanHeader, PlanDigest)>,
+    /// The lanes of the plan's clusters, by name.
+    clusters: HashMap<String, Lane>,
     steps: Vec<Step>,
     positions: HashMap<String, StepIx>,
     access: BTreeMap<String, Source>,
+    access_bytes: usize,
     adapters: Adapters,
-    bytes: usize,
 }
 
 /// Addresses of the adapters, in order of their lanes.
@@ -116,9 +124,35 @@ impl std::fmt::Debug for Source {
     }
 }
 
+impl From<Exceeded> for Error {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Request { .. } => Self::TooLarge(format!("{exceeded} (--max-plan-bytes)")),
+            Exceeded::All { .. } => Self::NoRoom(format!("{exceeded} (--max-held-bytes)")),
+        }
+    }
+}
+
 impl Intake {
+    /// Nothing yet. What comes is counted in `share`.
+    pub(crate) fn new(share: Share) -> Self {
+        Self {
+            share,
+            header: None,
+            clusters: HashMap::new(),
+            steps: Vec::new(),
+            positions: HashMap::new(),
+            access: BTreeMap::new(),
+            access_bytes: 0,
+            adapters: Adapters::default(),
+        }
+    }
+
     /// Takes the next message. Answers the plan once its trailer has come.
     pub(crate) fn take(&mut self, part: Option<Part>) -> Result<Option<Accepted>, Error> {
+        if let Some(part) = &part {
+            self.share.take(bounds::held_for(part))?;
+        }
         match part {
             None => invalid("part", "a message without a part; send header, step, trailer, cluster or cancel")?,
             Some(Part::Header(header)) => {
@@ -174,18 +208,17 @@ impl Intake {
         if header.clusters.is_empty() {
             return invalid("header.clusters", "no cluster is selected; select at least one");
         }
-        let unique: BTreeSet<_> = header.clusters.iter().collect();
-        if unique.len() != header.clusters.len() || unique.contains(&String::new()) {
+        bounds::check_header(&header)?;
+        let lanes = header.clusters.iter().enumerate().map(|(position, name)| (name.clone(), Lane(position as u16)));
+        self.clusters = lanes.collect();
+        if self.clusters.len() != header.clusters.len() || self.clusters.contains_key("") {
             return invalid("header.clusters", "cluster names must be unique and not empty");
-        }
-        if header.clusters.len() > MAX_LANES {
-            return Err(Error::TooLarge(format!("{} clusters", header.clusters.len())));
         }
         if known::<v1::Operation>(header.operation, "header.operation")? == v1::Operation::Unspecified {
             return invalid("header.operation", "a plan says whether it deploys or undeploys");
         }
-        if header.step_count as usize > MAX_STEPS {
-            return Err(Error::TooLarge(format!("{} steps, at most {MAX_STEPS} are taken", header.step_count)));
+        if let Some(stray) = self.access.keys().find(|name| !self.clusters.contains_key(*name)) {
+            return stray_access(stray);
         }
         self.header = Some((header, digest));
         Ok(())
@@ -199,11 +232,12 @@ impl Intake {
         if self.steps.len() == header.step_count as usize {
             return invalid("step", format!("more steps than the {} that the header counts", header.step_count));
         }
+        let field = format!("steps[{}]", self.steps.len());
+        bounds::check_step(&step, &field)?;
         match encoded {
             Some(bytes) => digest.encoded_step(bytes),
             None => _ = digest.step(&step),
         }
-        let field = format!("steps[{}]", self.steps.len());
         let position = StepIx(self.steps.len() as u32);
         if step.id.is_empty() || self.positions.insert(step.id.clone(), position).is_some() {
             return invalid(
@@ -228,21 +262,19 @@ impl Intake {
             Ok(edges)
         };
         let depends_on = edges(&step.depends_on, "depends_on")?;
-        let runs_after = edges(&step.runs_after, "runs_after")?;
+        let mut runs_after = edges(&step.runs_after, "runs_after")?;
+        // What is declared holds more.
+        let declared: BTreeSet<_> = depends_on.iter().collect();
+        runs_after.retain(|ix| !declared.contains(ix));
         let work = match step.route {
             None => return invalid(format!("{field}.route"), "the step has neither a direct nor an adapter route"),
-            Some(Route::Direct(route)) => {
-                self.bytes += route.manifest.len();
-                Work::Direct(direct(&header.clusters, route, &field)?)
-            }
+            Some(Route::Direct(route)) => Work::Direct(direct(&self.clusters, route, &field)?),
             Some(Route::Adapter(route)) => {
-                self.bytes += route.declaration.len();
-                Work::Adapter(adapter(header, &mut self.adapters, route, &field)?)
+                Work::Adapter(adapter(header.dry_run, &self.clusters, &mut self.adapters, route, &field)?)
             }
         };
-        if self.bytes > MAX_BYTES {
-            return Err(Error::TooLarge(format!("its objects have more than {MAX_BYTES} bytes")));
-        }
+        let before = |ix: &StepIx| bounds::lanes(&self.steps[ix.0 as usize].work);
+        self.share.take(bounds::held_for_order(&work, depends_on.len(), runs_after.iter().map(before)))?;
         self.steps.push(Step {
             id: step.id,
             component: step.component.unwrap_or_default(),
@@ -255,9 +287,18 @@ impl Intake {
     }
 
     fn cluster(&mut self, access: v1::ClusterAccess) -> Result<(), Error> {
-        let field = "cluster";
+        let bytes = bounds::check_access(&access)?;
+        self.access_bytes += bytes;
+        let comes_before_header = self.header.is_none();
+        if comes_before_header {
+            bounds::check_early_access(self.access.len() + 1, self.access_bytes)?;
+        } else if !self.clusters.contains_key(&access.name) {
+            return stray_access(&access.name);
+        }
         let source = match access.source {
-            None => return invalid(field, format!("access to `{}` has neither kubeconfig nor context", access.name)),
+            None => {
+                return invalid("cluster", format!("access to `{}` has neither kubeconfig nor context", access.name));
+            }
             Some(cluster_access::Source::Kubeconfig(text)) => Source::Kubeconfig(text),
             Some(cluster_access::Source::Context(context)) => Source::Context(context),
         };
@@ -288,9 +329,6 @@ impl Intake {
                 return Err(Error::Digest { stated: stated.clone(), found });
             }
         }
-        if let Some(stray) = self.access.keys().find(|name| !header.clusters.contains(name)) {
-            return invalid("cluster.name", format!("access to `{stray}`, which the plan does not select"));
-        }
         let access = header.clusters.iter().map(|name| self.access.remove(name).unwrap_or(Source::Name)).collect();
         let operation = header.operation();
         let mut plan = Plan {
@@ -305,7 +343,7 @@ impl Intake {
             traceparent: header.traceparent,
         };
         plan.mark_what_the_design_brings();
-        Ok(Accepted { plan, access })
+        Ok(Accepted { plan, access, share: self.share.hand_over() })
     }
 }
 
@@ -332,11 +370,15 @@ fn known<E: TryFrom<i32>>(value: i32, field: &str) -> Result<E, Error> {
     E::try_from(value).map_err(|_| Error::TooNew(vec![format!("{field}: value {value}")]))
 }
 
-fn lanes(clusters: &[String], named: &[String], field: &str) -> Result<Vec<Lane>, Error> {
+fn stray_access<T>(name: &str) -> Result<T, Error> {
+    invalid("cluster.name", format!("access to `{name}`, which the plan does not select"))
+}
+
+fn lanes(clusters: &HashMap<String, Lane>, named: &[String], field: &str) -> Result<Vec<Lane>, Error> {
     let mut lanes = BTreeSet::new();
     for name in named {
-        match clusters.iter().position(|cluster| cluster == name) {
-            Some(position) => lanes.insert(Lane(position as u16)),
+        match clusters.get(name) {
+            Some(lane) => lanes.insert(*lane),
             None => return invalid(format!("{field}.clusters"), format!("`{name}` is not one of the plan's clusters")),
         };
     }
@@ -347,15 +389,16 @@ fn lanes(clusters: &[String], named: &[String], field: &str) -> Result<Vec<Lane>
 }
 
 fn adapter(
-    header: &v1::PlanHeader,
+    dry_run: bool,
+    all_clusters: &HashMap<String, Lane>,
     adapters: &mut Adapters,
     route: v1::AdapterRoute,
     field: &str,
 ) -> Result<Adapter, Error> {
     let field = format!("{field}.adapter");
     let protocol = known(route.protocol, &format!("{field}.protocol"))?;
-    let clusters = lanes(&header.clusters, &route.clusters, &field)?;
-    let declared: serde_json::Value = serde_json::from_str(&route.declaration)
+    let clusters = lanes(all_clusters, &route.clusters, &field)?;
+    let declared = bounds::declaration(&route.declaration)
         .or_else(|_| invalid(format!("{field}.declaration"), "the declaration is not JSON"))?;
     let address = crate::adapter::address(&route.host, route.port);
     // An address that cannot be used stops a real run; a dry run calls no adapter (D21).
@@ -363,27 +406,30 @@ fn adapter(
     let port = u16::try_from(route.port).ok().filter(|port| *port > 0);
     let port = match port {
         Some(port) if usable => port,
-        _ if header.dry_run => 0,
+        _ if dry_run => 0,
         _ => return Err(Error::Address { component: oam::identity(&declared).0.to_owned(), address }),
     };
     Ok(Adapter {
         host: route.host,
         port,
         protocol,
-        lane: adapters.lane(address, header.clusters.len())?,
-        object: object(&declared, &clusters),
+        lane: adapters.lane(address, all_clusters.len())?,
+        object: object(declared, &clusters),
         clusters,
         declaration: route.declaration,
     })
 }
 
 /// The object that a declared component is, if it is one (D10 as far as it concerns names).
-fn object(declared: &serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
-    let (name, kind, api_version) = oam::identity(declared);
+fn object(mut declared: serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
+    let (name, kind, api_version) = oam::identity(&declared);
+    let [name, kind, api_version] = [name, kind, api_version].map(str::to_owned);
     if kind.is_empty() || api_version.is_empty() || name.is_empty() {
         return None;
     }
-    let mut object = declared["configuration"].as_object().cloned().unwrap_or_default();
+    // Taken and not copied: it can be large.
+    let configuration = declared.get_mut("configuration").and_then(serde_json::Value::as_object_mut);
+    let mut object = configuration.map(std::mem::take).unwrap_or_default();
     object.remove("namespace");
     object.insert("apiVersion".into(), api_version.into());
     object.insert("kind".into(), kind.into());
@@ -401,7 +447,7 @@ fn object(declared: &serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
     })
 }
 
-fn direct(clusters: &[String], route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
+fn direct(clusters: &HashMap<String, Lane>, route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
     let field = format!("{field}.direct");
     let lanes = lanes(clusters, &route.clusters, &field)?;
     // serde's text can quote values, so only the place is passed on.

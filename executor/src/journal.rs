@@ -1,29 +1,53 @@
 //! The events of one run, in order: written by the run, which never waits for a reader, and read by as many readers as come.
 //!
-//! All events are kept while the run goes on: a step makes about four of a few hundred bytes, so a reader that is slow or comes
-//! again costs memory in proportion to the plan and never holds the run up (cases 115, 117).
+//! All events are kept while the run goes on, so a reader that is slow or comes again costs memory in proportion to the plan and
+//! never holds the run up (cases 115, 117). They are kept encoded, as they are sent, and counted in the budget of all requests:
+//! an event of a run is never refused, so it is the next plan that finds less room (case 248).
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::SystemTime,
 };
 
+use prost::Message;
 use prost_types::Timestamp;
 use switchyard_proto::{
     Kept,
     v1::{ExecuteResponse, execute_response::Event},
 };
+use switchyard_service::budget::Share;
 use tokio::sync::watch;
 
-/// Most events that a reader is given at a time.
+use crate::report::{self, MAX_EVENT};
+
+/// Most events that a reader is given at a time, and the bytes beyond which no further one is added to them.
 pub(crate) const BATCH: usize = 64;
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// What an event takes beside its encoding, in bytes.
+const OVERHEAD: usize = 64;
+/// What an ordinary event has at most, in bytes; what is beyond that is detail.
+const ORDINARY: usize = 1024;
+/// How many bytes of detail a run's events may have before further ones are told without.
+const MAX_DETAIL: usize = 32 * 1024 * 1024;
 
 /// The events of one run.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    events: Mutex<Vec<Kept<ExecuteResponse>>>,
+    events: Mutex<Events>,
     /// Tells readers that something came, or that nothing more will.
     progress: watch::Sender<Progress>,
+}
+
+#[derive(Debug)]
+struct Events {
+    kept: Vec<Kept<ExecuteResponse>>,
+    /// What they hold of the budget.
+    share: Share,
+    /// Bytes of detail among them.
+    detail: usize,
+    /// Whether a summary that is complete is among them.
+    complete: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,30 +65,45 @@ pub(crate) struct Reader {
 }
 
 impl Journal {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { events: Mutex::default(), progress: watch::Sender::default() })
+    /// A journal whose events draw from `share`.
+    pub(crate) fn new(share: Share) -> Arc<Self> {
+        let events = Events { kept: Vec::new(), share, detail: 0, complete: false };
+        Arc::new(Self { events: Mutex::new(events), progress: watch::Sender::default() })
     }
 
-    /// Adds an event, which readers are given once it is [told](Self::tell); numbers run from 1 without gaps.
+    /// Adds an event, cut to a size that every client takes. Readers are given it once it is [told](Self::tell); numbers run from 1
+    /// without gaps.
     pub(crate) fn append(&self, event: Event) {
-        let mut events = self.events();
-        let sequence = events.len() as u64 + 1;
         let time = Some(Timestamp::from(SystemTime::now()));
-        events.push(ExecuteResponse { sequence, time, event: Some(event) }.into());
+        let mut events = self.events();
+        events.complete |= matches!(&event, Event::Summary(summary) if summary.complete);
+        let sequence = events.kept.len() as u64 + 1;
+        let event = if events.detail > MAX_DETAIL { report::brief(event) } else { event };
+        let mut message = ExecuteResponse { sequence, time, event: Some(event) };
+        let mut kept = Kept::from(&message);
+        if kept.encoded_len() > MAX_EVENT {
+            message.event = message.event.map(report::fit);
+            kept = Kept::from(&message);
+        }
+        if !matches!(message.event, Some(Event::Summary(_))) {
+            events.detail += kept.encoded_len().saturating_sub(ORDINARY);
+        }
+        events.share.take_anyway(kept.encoded_len() + OVERHEAD);
+        events.kept.push(kept);
     }
 
     /// Wakes the readers if something came since. Apart from the adding, so that what happens in one moment is read in one piece:
     /// waking, sending and receiving each event by itself costs all sides more than the event.
     pub(crate) fn tell(&self) {
         let events = self.events();
-        let length = events.len();
+        let length = events.kept.len();
         // Told under the lock, so that readers see lengths that only grow.
         self.progress.send_if_modified(|progress| std::mem::replace(&mut progress.length, length) != length);
     }
 
     /// Whether something was added that was not told.
     pub(crate) fn has_untold(&self) -> bool {
-        self.progress.borrow().length < self.events().len()
+        self.progress.borrow().length < self.events().kept.len()
     }
 
     /// Nothing more will come.
@@ -75,7 +114,17 @@ impl Journal {
 
     /// The newest event's number.
     pub(crate) fn last_sequence(&self) -> u64 {
-        self.events().len() as u64
+        self.events().kept.len() as u64
+    }
+
+    /// How many bytes the events take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.events().share.held()
+    }
+
+    /// Whether the run has given its whole account.
+    fn is_complete(&self) -> bool {
+        self.events().complete
     }
 
     /// Reads what comes after event number `after`.
@@ -83,7 +132,7 @@ impl Journal {
         Reader { journal: self.clone(), next: after as usize, progress: self.progress.subscribe() }
     }
 
-    fn events(&self) -> MutexGuard<'_, Vec<Kept<ExecuteResponse>>> {
+    fn events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().expect("nothing panics while it holds the lock")
     }
 }
@@ -96,9 +145,23 @@ impl Reader {
         if progress.length <= next {
             return None;
         }
-        let batch = self.journal.events()[next..progress.length.min(next + BATCH)].to_vec();
+        let mut bytes = 0;
+        let fits = |event: &&Kept<ExecuteResponse>| {
+            let before = bytes;
+            bytes += event.encoded_len();
+            before < BATCH_BYTES
+        };
+        let batch: Vec<_> = {
+            let events = self.journal.events();
+            events.kept[next..progress.length.min(next + BATCH)].iter().take_while(fits).cloned().collect()
+        };
         self.next += batch.len();
         Some(batch)
+    }
+
+    /// Whether the journal holds a complete summary.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.journal.is_complete()
     }
 }
 
@@ -106,6 +169,7 @@ impl Reader {
 mod tests {
     use futures::FutureExt;
     use switchyard_proto::v1::StepStarted;
+    use switchyard_service::budget::Budget;
 
     use super::*;
 
@@ -113,17 +177,21 @@ mod tests {
         Event::StepStarted(StepStarted { step_id: step.into(), component: String::new() })
     }
 
+    fn journal() -> Arc<Journal> {
+        Journal::new(Budget::new(0).share(0))
+    }
+
     async fn read_all(mut reader: Reader) -> Vec<u64> {
         let mut sequences = Vec::new();
         while let Some(batch) = reader.next().await {
-            sequences.extend(batch.iter().map(|event| event.sequence));
+            sequences.extend(batch.iter().map(|event| event.message().unwrap().sequence));
         }
         sequences
     }
 
     #[tokio::test]
     async fn every_reader_gets_everything_in_order_without_gaps() {
-        let journal = Journal::new();
+        let journal = journal();
         journal.append(event("a"));
         journal.tell();
         let early = tokio::spawn(read_all(journal.read(0)));
@@ -139,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_happens_in_one_moment_is_read_in_one_piece() {
-        let journal = Journal::new();
+        let journal = journal();
         let mut reader = journal.read(0);
         journal.append(event("a"));
         assert!(reader.next().now_or_never().is_none(), "nothing was told yet");
@@ -148,5 +216,29 @@ mod tests {
         assert_eq!(reader.next().await.map(|events| events.len()), Some(2));
         journal.tell();
         assert!(reader.next().now_or_never().is_none(), "nothing came");
+    }
+
+    #[tokio::test]
+    async fn a_reader_is_given_large_events_a_few_at_a_time() {
+        let journal = journal();
+        for _ in 0..10 {
+            journal.append(event(&"x".repeat(BATCH_BYTES / 2)));
+        }
+        journal.close();
+        let mut reader = journal.read(0);
+        assert_eq!(reader.next().await.map(|events| events.len()), Some(2));
+        assert_eq!(read_all(journal.read(0)).await.len(), 10);
+    }
+
+    /// Case 248.
+    #[test]
+    fn events_are_counted_in_the_budget_and_given_back_with_the_journal() {
+        let budget = Budget::new(1000);
+        let journal = Journal::new(budget.share(0));
+        journal.append(event(&"x".repeat(5000)));
+        assert!((5000..5200).contains(&budget.held()), "{}", budget.held());
+        assert_eq!(journal.bytes(), budget.held());
+        drop(journal);
+        assert_eq!(budget.held(), 0);
     }
 }

@@ -14,6 +14,7 @@ mod fulfil;
 mod handover;
 mod helm;
 mod in_use;
+mod incoming;
 mod intake;
 mod journal;
 mod limit;
@@ -36,18 +37,22 @@ pub use crate::cluster::contents::Place;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use switchyard_proto::serving::executor_service_server::ExecutorServiceServer;
 use switchyard_service::{
-    config::ServeArgs,
+    config::{self, ByteSize, ServeArgs},
     program,
     serve::{Drained, Server},
     shutdown::Shutdown,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+use tonic::{
+    codec::CompressionEncoding,
+    transport::{Certificate, ClientTlsConfig, Identity},
+};
 
 pub use crate::adapter::allow::AddressPattern;
 pub use crate::helm::become_helm;
@@ -56,6 +61,7 @@ use crate::{
     addresses::Reach,
     cluster::{access::Access, discovery::Known},
     helm::Helm,
+    incoming::Incoming,
     limit::Limits,
     locks::Locking,
     runs::Runs,
@@ -65,6 +71,13 @@ use crate::{
 
 /// Path of the method whose plan may name the trace that the call belongs to.
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
+
+/// Paths of the methods that tell of runs and stop them, which is wanted most while the executor drains.
+const ABOUT_RUNS: [&str; 3] = [
+    "/switchyard.v1.ExecutorService/ListRuns",
+    "/switchyard.v1.ExecutorService/WatchRun",
+    "/switchyard.v1.ExecutorService/CancelRun",
+];
 
 /// Carries deployment plans out on Kubernetes clusters and streams what happened.
 #[derive(Clone, Debug, clap::Parser)]
@@ -84,12 +97,20 @@ pub struct Args {
     /// fetches charts by itself, are not concerned.
     #[arg(long, env = "SWITCHYARD_DENY_PRIVATE_ADDRESSES")]
     pub deny_private_addresses: bool,
-    /// Writes in flight per cluster and run; without it the executor finds out how many each cluster copes with.
+    /// Writes in flight per cluster and run, at most: a request may ask for fewer. Without it the executor finds out how many each
+    /// cluster copes with. Runs on one cluster share what it copes with evenly in any case.
     #[arg(long, env = "SWITCHYARD_MAX_IN_FLIGHT", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_in_flight: Option<u16>,
     /// Runs at once.
     #[arg(long, env = "SWITCHYARD_MAX_RUNS", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_runs: u16,
+    /// Largest plan, in bytes as it is sent and about 1 KiB for each step, or with a unit such as 256MiB.
+    #[arg(long, env = "SWITCHYARD_MAX_PLAN_BYTES", value_name = "BYTES", default_value = "256MiB")]
+    pub max_plan_bytes: ByteSize,
+    /// How long a plan may take to come, from the opening of its stream to its trailer. A stream that is silent for 5 min (10 s
+    /// while 64 or more plans are coming in) is ended before.
+    #[arg(long, env = "SWITCHYARD_PLAN_TIMEOUT", value_name = "DURATION", default_value = "10m", value_parser = config::duration)]
+    pub plan_timeout: Duration,
     /// Namespace of the Leases that keep two runs of one design off one cluster, across executors. It must exist in every
     /// cluster.
     #[arg(long, env = "SWITCHYARD_LOCK_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
@@ -158,6 +179,8 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         deny_private_addresses,
         max_in_flight,
         max_runs,
+        max_plan_bytes,
+        plan_timeout,
         lock_namespace: namespace,
         run_lock,
         in_every_namespace,
@@ -176,22 +199,28 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     // A folder that cannot be removed is not worth a start.
     tokio::task::spawn_blocking(helm::sweep).await.ok();
     let tasks = TaskTracker::new();
+    let server = Server::new(&serve, shutdown.clone());
+    let budget = server.budget();
     let shared = Arc::new(Shared {
+        incoming: Incoming::new(budget.clone(), max_plan_bytes.bytes(), plan_timeout),
         access,
         known: Known::default(),
         everywhere: Arc::new(in_every_namespace.into_iter().collect()),
         adapters: Arc::new(Adapters::new(tls, adapter_allow.clone(), reach)),
         adapter_allow,
         helm: Arc::new(Helm::new(helm)),
-        runs: Runs::new(max_runs.into()),
+        runs: Runs::new(max_runs.into(), budget),
         locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),
         max_in_flight: max_in_flight.map(usize::from),
         limits: Limits::default(),
         tasks: tasks.clone(),
-        shutdown: shutdown.clone(),
+        shutdown,
     });
-    let service = ExecutorServiceServer::new(Executor { shared }).max_decoding_message_size(serve.max_message_bytes());
-    Ok(Server::new(&serve, shutdown).add(service).parent_in_first_message(EXECUTE).tasks(tasks).serve(listener).await?)
+    let service = ExecutorServiceServer::new(Executor { shared })
+        .accept_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(serve.max_message_bytes());
+    let server = ABOUT_RUNS.into_iter().fold(server, Server::to_the_end);
+    Ok(server.add(service).parent_in_first_message(EXECUTE).tasks(tasks).serve(listener).await?)
 }
 
 /// How adapters are spoken to: none means plaintext.

@@ -1,7 +1,7 @@
 //! How many writes a cluster is given at once: grows while it copes, shrinks when it says that it does not or takes ever longer.
 //!
-//! The bound belongs to the API server, not to the run: runs that work on one server at the same time share it evenly, so none
-//! of them crowds the others out.
+//! The bound belongs to the API server, not to the run: runs that have something to send to one server at the same time share it
+//! evenly, so none of them crowds the others out, and none holds a share that it has no use for (case 252).
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -39,7 +39,8 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 struct Server {
     adaptive: Adaptive,
-    runs: usize,
+    /// Runs that have something in flight.
+    busy: usize,
 }
 
 /// One run's bound for one lane. Never below one.
@@ -49,17 +50,20 @@ pub(crate) enum Limit {
     Shared(Share),
 }
 
-/// One run's share of what an API server is given at once.
+/// One run's share of what an API server is given at once, and no more than somebody asked for.
 #[derive(Debug)]
-pub(crate) struct Share(Arc<Mutex<Server>>);
+pub(crate) struct Share {
+    server: Arc<Mutex<Server>>,
+    most: Option<usize>,
+    is_busy: bool,
+}
 
 impl Limits {
-    /// A share of the bound of `server`, which ends with the value.
-    pub(crate) fn share(&self, server: &str) -> Limit {
-        let new = || Mutex::new(Server { adaptive: Adaptive::new(), runs: 0 });
+    /// A share of the bound of `server`, but at most `most`, which ends with the value.
+    pub(crate) fn share(&self, server: &str, most: Option<usize>) -> Limit {
+        let new = || Mutex::new(Server { adaptive: Adaptive::new(), busy: 0 });
         let server = self.servers.get(server.to_owned(), new);
-        lock(&server).runs += 1;
-        Limit::Shared(Share(server))
+        Limit::Shared(Share { server, most, is_busy: false })
     }
 }
 
@@ -67,24 +71,51 @@ impl Limit {
     pub(crate) fn bound(&self) -> usize {
         match self {
             Self::Fixed(bound) => (*bound).max(1),
-            Self::Shared(Share(server)) => {
-                let Server { adaptive, runs } = &*lock(server);
-                (adaptive.bound / (*runs).max(1)).max(1)
-            }
+            Self::Shared(share) => share.most.map_or(share.fair(), |most| share.fair().min(most)).max(1),
+        }
+    }
+
+    /// Says whether the run has something in flight. Only then it has a share.
+    pub(crate) fn set_busy(&mut self, is_busy: bool) {
+        if let Self::Shared(share) = self {
+            share.set_busy(is_busy);
         }
     }
 
     /// Takes an answer into account.
     pub(crate) fn answered(&self, answer: Answer) {
-        if let Self::Shared(Share(server)) = self {
-            lock(server).adaptive.answered(answer, Instant::now());
+        if let Self::Shared(share) = self {
+            let answer = match answer {
+                // What somebody asked for says nothing of what the server copes with.
+                Answer::Coped { took, full } => {
+                    Answer::Coped { took, full: full && share.most.is_none_or(|most| most >= share.fair()) }
+                }
+                complaint @ Answer::Complaint { .. } => complaint,
+            };
+            lock(&share.server).adaptive.answered(answer, Instant::now());
+        }
+    }
+}
+
+impl Share {
+    /// What the run is given if all that are busy are given the same. Who is not busy yet is about to be.
+    fn fair(&self) -> usize {
+        let Server { adaptive, busy } = &*lock(&self.server);
+        adaptive.bound / (busy + usize::from(!self.is_busy))
+    }
+
+    fn set_busy(&mut self, is_busy: bool) {
+        if self.is_busy != is_busy {
+            self.is_busy = is_busy;
+            let busy = &mut lock(&self.server).busy;
+            *busy = if is_busy { *busy + 1 } else { *busy - 1 };
         }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        lock(&self.0).runs -= 1;
+        self.set_busy(false);
     }
 }
 
@@ -243,14 +274,50 @@ mod tests {
     #[test]
     fn runs_on_one_server_share_its_bound_and_none_ends_up_with_nothing() {
         let limits = Limits::default();
-        let first = limits.share("https://a");
+        let busy = |server, most| {
+            let mut limit = limits.share(server, most);
+            limit.set_busy(true);
+            limit
+        };
+        let first = busy("https://a", None);
         assert_eq!(first.bound(), START);
-        let others: Vec<_> = (0..3).map(|_| limits.share("https://a")).collect();
-        let elsewhere = limits.share("https://b");
+        let others: Vec<_> = (0..3).map(|_| busy("https://a", None)).collect();
+        let elsewhere = busy("https://b", None);
         assert_eq!((first.bound(), others[0].bound(), elsewhere.bound()), (START / 4, START / 4, START));
-        let crowd: Vec<_> = (0..100).map(|_| limits.share("https://a")).collect();
+        let crowd: Vec<_> = (0..100).map(|_| busy("https://a", None)).collect();
         assert_eq!(first.bound(), 1);
         drop((others, crowd));
+        assert_eq!(first.bound(), START);
+    }
+
+    /// Case 250.
+    #[test]
+    fn what_is_asked_for_stays_within_the_fair_share() {
+        let limits = Limits::default();
+        let mut asks = limits.share("https://a", Some(1000));
+        let mut modest = limits.share("https://a", Some(8));
+        asks.set_busy(true);
+        assert_eq!(asks.bound(), START);
+        modest.set_busy(true);
+        assert_eq!((asks.bound(), modest.bound()), (START / 2, 8));
+        // It is full by what it asked for, which says nothing of the server.
+        for _ in 0..10 * START {
+            modest.answered(QUICK);
+        }
+        assert_eq!(asks.bound(), START / 2);
+    }
+
+    /// Case 252.
+    #[test]
+    fn runs_that_send_nothing_hold_no_share() {
+        let limits = Limits::default();
+        let [mut first, mut second] = [(); 2].map(|()| limits.share("https://a", None));
+        first.set_busy(true);
+        assert_eq!((first.bound(), second.bound()), (START, START / 2));
+        second.set_busy(true);
+        assert_eq!((first.bound(), second.bound()), (START / 2, START / 2));
+        second.set_busy(false);
+        second.set_busy(false);
         assert_eq!(first.bound(), START);
     }
 

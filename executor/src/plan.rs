@@ -52,6 +52,7 @@ pub(crate) struct Step {
     pub(crate) id: String,
     pub(crate) component: v1::Component,
     pub(crate) depends_on: Vec<StepIx>,
+    /// Without those that it depends on.
     pub(crate) runs_after: Vec<StepIx>,
     /// What Include Dependencies sees to; none when that was not asked for.
     pub(crate) chart: Option<v1::Chart>,
@@ -272,8 +273,7 @@ impl Step {
 
     /// Steps that come before this one, for whatever reason; once each.
     pub(crate) fn before(&self) -> impl Iterator<Item = StepIx> {
-        let also = self.runs_after.iter().filter(|ix| !self.depends_on.contains(ix));
-        self.depends_on.iter().chain(also).copied()
+        self.depends_on.iter().chain(&self.runs_after).copied()
     }
 
     pub(crate) fn route(&self) -> v1::Route {

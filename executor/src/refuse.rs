@@ -45,11 +45,19 @@ pub(crate) fn intake(error: &intake::Error) -> Status {
         intake::Error::TooLarge(what) => {
             refusal(Reason::MessageTooLarge, text).quota("plan", what).retry_after(Duration::ZERO).into_status()
         }
+        intake::Error::NoRoom(what) => {
+            refusal(Reason::BudgetExhausted, text).quota("bytes", what).retry_after(COME_BACK).into_status()
+        }
         intake::Error::Address { component, address } => refusal(Reason::RegistrantAddressInvalid, &text)
             .precondition("REGISTRANT_ADDRESS", component, format!("{address}: {text}"))
             .into_status(),
         intake::Error::Cancelled => plain(Reason::RunCancelled, text),
     }
+}
+
+pub(crate) fn too_many_plans(most: usize) -> Status {
+    let text = format!("{most} plans are coming in, as many as this executor listens to; try again in a moment");
+    refusal(Reason::BudgetExhausted, &text).quota("plans", &text).retry_after(COME_BACK).into_status()
 }
 
 pub(crate) fn run(error: &runs::Error) -> Status {

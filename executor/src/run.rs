@@ -7,7 +7,7 @@ mod stop;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, HashSet},
     convert::Infallible,
     future::Future,
     panic::AssertUnwindSafe,
@@ -187,6 +187,8 @@ struct Driver<F> {
     identity: Identity,
     journal: Arc<Journal>,
     control: mpsc::Sender<Control>,
+    /// Where a cluster stands in the plan.
+    positions: HashMap<String, usize>,
     schedule: Schedule,
     /// By lane.
     limits: Vec<Limit>,
@@ -200,6 +202,8 @@ struct Driver<F> {
     failures: HashMap<StepIx, Failure>,
     /// Units that did not succeed.
     unsuccessful: HashMap<(StepIx, Lane), UnitOutcome>,
+    /// Steps that failed on some lane.
+    failed: HashSet<StepIx>,
     /// Dry run: steps that would be withheld, and the failure that would hold them back.
     held: HashMap<StepIx, StepIx>,
     began: Instant,
@@ -237,7 +241,9 @@ impl<F: Fulfil> Driver<F> {
         let limits: Vec<_> = limits.into_iter().chain(of_adapters).collect();
         let bounds: Vec<_> = limits.iter().map(Limit::bound).collect();
         let timeouts = plan.timeouts();
+        let positions = plan.clusters.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
         Self {
+            positions,
             schedule: Schedule::new(&nodes, &bounds, &timeouts),
             limits,
             at_work: Together::new(),
@@ -246,6 +252,7 @@ impl<F: Fulfil> Driver<F> {
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
             unsuccessful: HashMap::new(),
+            failed: HashSet::new(),
             held: HashMap::new(),
             began: Instant::now(),
             stopped: None,
@@ -263,7 +270,19 @@ impl<F: Fulfil> Driver<F> {
     /// Gives the schedule an event and does what it commands.
     fn feed(&mut self, event: Event) {
         let now = Instant::now();
-        for command in self.schedule.handle(event, now.into_std()) {
+        let left = match &event {
+            Event::Written { lane, .. } | Event::Ended { lane, .. } => Some(*lane),
+            _ => None,
+        };
+        let commands = self.schedule.handle(event, now.into_std());
+        let entered = commands.iter().filter_map(|command| match command {
+            Command::Start { lane, .. } => Some(*lane),
+            _ => None,
+        });
+        for lane in left.into_iter().chain(entered) {
+            self.limits[lane.0 as usize].set_busy(self.schedule.is_busy(lane));
+        }
+        for command in commands {
             match command {
                 Command::Prepare { step, lane } => self.prepare(step, lane),
                 Command::Start { step, lane, attempt, answer_by, deadline } => {
@@ -484,6 +503,9 @@ impl<F: Fulfil> Driver<F> {
         if outcome != UnitOutcome::Succeeded {
             self.unsuccessful.insert((step, lane), outcome);
         }
+        if outcome == UnitOutcome::Failed {
+            self.failed.insert(step);
+        }
         let Driver { open, plan, journal, failures, stopped, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
@@ -528,15 +550,17 @@ impl<F: Fulfil> Driver<F> {
                             failure.message.push_str(&format!("; given up after {} attempts in {took:.1?}", unit.sent));
                         }
                         target.error = Some(report::failure(&failure));
-                        failures.entry(step).or_insert(failure);
+                        // Its causes have been said; those who are withheld for it repeat less.
+                        failures.entry(step).or_insert(Failure { causes: Vec::new(), ..failure });
                     }
                     None => {}
                 }
             }
         }
         for target in std::iter::once(target).chain(checked) {
-            journal.append(Entry::TargetResult(target.clone()));
-            open.targets.push(target);
+            // What would change is said once, with the target (case 249).
+            open.targets.push(v1::TargetResult { diff: Vec::new(), ..target.clone() });
+            journal.append(Entry::TargetResult(target));
         }
     }
 
@@ -570,15 +594,16 @@ impl<F: Fulfil> Driver<F> {
         match self.open.remove(&ix) {
             Some(mut open) => {
                 // In the plan's order, not in that of arrival.
+                let positions = &self.positions;
                 let position = |target: &v1::TargetResult| match &target.target {
-                    Some(v1::target_result::Target::Cluster(name)) => plan.clusters.iter().position(|it| it == name),
+                    Some(v1::target_result::Target::Cluster(name)) => positions.get(name),
                     // An adapter comes before the clusters it acted on.
                     _ => None,
                 };
                 open.targets.sort_by_key(position);
                 result.elapsed = report::duration(open.started.elapsed());
                 result.targets = open.targets;
-                open.needs.sort_by_key(|need| plan.clusters.iter().position(|it| *it == need.cluster));
+                open.needs.sort_by_key(|need| positions.get(&need.cluster));
                 result.prerequisites = open.needs;
                 if ending != Ending::Succeeded {
                     because.extend(result.prerequisites.iter().filter_map(report::missing));
@@ -621,22 +646,18 @@ impl<F: Fulfil> Driver<F> {
             return None;
         }
         self.plan.steps[ix.0 as usize].depends_on.iter().find_map(|&by| {
-            let fails = || {
-                (0..self.limits.len() as u16)
-                    .any(|lane| self.unsuccessful.get(&(by, Lane(lane))) == Some(&UnitOutcome::Failed))
-            };
-            self.held.get(&by).map(|&root| (by, root)).or_else(|| fails().then_some((by, by)))
+            self.held.get(&by).map(|&root| (by, root)).or_else(|| self.failed.contains(&by).then_some((by, by)))
         })
     }
 
     fn withheld(&self, by: StepIx, root: StepIx) -> (v1::Withheld, String) {
         let name = |ix: StepIx| {
             let step = &self.plan.steps[ix.0 as usize];
-            (step.id.clone(), step.component.name.clone())
+            (step.id.clone(), report::repeated(&step.component.name))
         };
         let ((step_id, component), (root_step_id, root_component)) = (name(by), name(root));
         let failure = self.failures.get(&root);
-        let why = failure.map(|failure| failure.message.as_str()).unwrap_or_default();
+        let why = failure.map(|failure| report::repeated(&failure.message)).unwrap_or_default();
         let because = if by == root {
             format!("withheld: it depends on {component}, which did not succeed: {why}")
         } else {
@@ -644,7 +665,7 @@ impl<F: Fulfil> Driver<F> {
                 "withheld: it depends on {component}, which was withheld because {root_component} did not succeed: {why}"
             )
         };
-        let root_error = failure.map(report::failure);
+        let root_error = failure.map(report::briefly);
         (v1::Withheld { step_id, component, root_step_id, root_component, root_error }, because)
     }
 

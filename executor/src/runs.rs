@@ -8,11 +8,13 @@ use std::{
 
 use prost_types::Timestamp;
 use switchyard_proto::v1;
+use switchyard_service::{budget::Budget, status::capped};
 use tokio::sync::mpsc;
 
 use crate::{
     journal::Journal,
     plan::Plan,
+    report,
     run::{Control, Finished},
 };
 
@@ -20,8 +22,10 @@ use crate::{
 const KEPT_RUNS: usize = 100;
 /// How long they are kept.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
-/// Events of finished runs that are kept, over all of them: about 500 bytes each.
-const KEPT_EVENTS: u64 = 400_000;
+/// Bytes of the events of finished runs that are kept, over all of them (case 248).
+const KEPT_BYTES: usize = 64 * 1024 * 1024;
+/// Longest reason for a cancel, in bytes: everything that is not attempted repeats it.
+const MAX_REASON: usize = 256;
 
 /// Why a run may not begin.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,7 @@ pub(crate) enum Error {
 /// All runs of this process.
 pub(crate) struct Runs {
     most: usize,
+    budget: Budget,
     runs: Mutex<BTreeMap<u64, Arc<Run>>>,
 }
 
@@ -59,9 +64,9 @@ pub(crate) struct Run {
 }
 
 impl Runs {
-    /// Room for `most` runs at once.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, runs: Mutex::default() }
+    /// Room for `most` runs at once, whose events draw from `budget`.
+    pub(crate) fn new(most: usize, budget: Budget) -> Self {
+        Self { most, budget, runs: Mutex::default() }
     }
 
     /// Enters a run, unless another run of the same design works on one of its clusters. `servers` are the URLs of its
@@ -100,7 +105,7 @@ impl Runs {
             operation: plan.operation,
             dry_run: plan.dry_run,
             started: SystemTime::now(),
-            journal: Journal::new(),
+            journal: Journal::new(self.budget.share(0)),
             control,
             ended: Mutex::default(),
         });
@@ -137,14 +142,14 @@ fn design_key<'a>(design: &'a v1::DesignRef, plan_id: &'a str) -> &'a str {
 }
 
 fn evict(runs: &mut BTreeMap<u64, Arc<Run>>) {
-    let (mut kept, mut events) = (0, 0);
+    let (mut kept, mut bytes) = (0, 0);
     let mut gone = Vec::new();
     for run in runs.values().rev() {
         let ended = *run.ended();
         let Some((_, ended, _)) = ended else { continue };
         kept += 1;
-        events += run.journal.last_sequence();
-        if kept > KEPT_RUNS || events > KEPT_EVENTS || ended.elapsed() > KEPT_FOR {
+        bytes += run.journal.bytes();
+        if kept > KEPT_RUNS || bytes > KEPT_BYTES || ended.elapsed() > KEPT_FOR {
             gone.push(run.number);
         }
     }
@@ -161,7 +166,9 @@ impl Run {
 
     /// Asks the run to start nothing more. Harmless when it has ended.
     pub(crate) async fn cancel(&self, by: v1::CancelledBy, reason: impl Into<String>) {
-        self.control.send(Control::Cancel { by, reason: reason.into() }).await.ok();
+        let reason: String = reason.into();
+        let reason = capped(&reason, MAX_REASON);
+        self.control.send(Control::Cancel { by, reason }).await.ok();
     }
 
     /// Asks the run for its account now, whatever is in flight.
@@ -176,13 +183,14 @@ impl Run {
         self.journal.close();
     }
 
-    pub(crate) fn info(&self) -> v1::RunInfo {
+    /// The run as it is told, with the names of its first clusters.
+    pub(crate) fn info(&self, most_clusters: usize) -> v1::RunInfo {
         let ended = *self.ended();
         v1::RunInfo {
             run_id: self.id.clone(),
             plan_id: self.plan_id.clone(),
             design: Some(self.design.clone()),
-            clusters: self.clusters.clone(),
+            clusters: report::listed(&self.clusters, most_clusters),
             operation: self.operation.into(),
             dry_run: self.dry_run,
             started: Some(Timestamp::from(self.started)),

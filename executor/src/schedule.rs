@@ -182,7 +182,9 @@ struct Step {
 struct LaneState {
     limit: usize,
     in_flight: usize,
-    ready: BinaryHeap<(u32, Reverse<u32>)>,
+    /// Those that were tried before come first, so that none is given up behind others while its time goes by; then those with the
+    /// longest chain behind them.
+    ready: BinaryHeap<(bool, u32, Reverse<u32>)>,
 }
 
 /// A run, as far as order and outcomes are concerned.
@@ -319,6 +321,11 @@ impl Schedule {
         self.lanes[lane.0 as usize].limit
     }
 
+    /// Whether anything is in flight on the lane. Nothing waits for its place otherwise.
+    pub(crate) fn is_busy(&self, lane: Lane) -> bool {
+        self.lanes[lane.0 as usize].in_flight > 0
+    }
+
     /// Whether as much is in flight on the lane as is permitted.
     pub(crate) fn is_full(&self, lane: Lane) -> bool {
         let lane = &self.lanes[lane.0 as usize];
@@ -362,7 +369,7 @@ impl Schedule {
         let state = &mut self.units[unit as usize];
         state.state = UnitState::Ready;
         let height = self.steps[state.step.0 as usize].height;
-        self.lanes[state.lane.0 as usize].ready.push((height, Reverse(unit)));
+        self.lanes[state.lane.0 as usize].ready.push((state.attempts > 0, height, Reverse(unit)));
     }
 
     fn dispatch(&mut self, now: Instant, commands: &mut Vec<Command>) {
@@ -375,7 +382,7 @@ impl Schedule {
         let mut gave_up = false;
         for lane in 0..self.lanes.len() {
             while self.lanes[lane].in_flight < self.lanes[lane].limit {
-                let Some((_, Reverse(unit))) = self.lanes[lane].ready.pop() else { break };
+                let Some((_, _, Reverse(unit))) = self.lanes[lane].ready.pop() else { break };
                 let state = &mut self.units[unit as usize];
                 if state.state != UnitState::Ready {
                     continue;

@@ -1,10 +1,11 @@
 //! The gRPC face of the executor.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc};
 
-use futures::{Stream, StreamExt, stream};
-use switchyard_proto::{Kept, serving::executor_service_server::ExecutorService, v1};
-use switchyard_service::trace::Unparented;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use prost::Message;
+use switchyard_proto::{Kept, KeptWatchRunResponse, serving::executor_service_server::ExecutorService, v1};
+use switchyard_service::{received::Received, rpc, trace::Unparented};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -12,12 +13,15 @@ use tracing::Instrument;
 
 use crate::{
     journal::BATCH,
-    refuse,
-    session::{Session, Shared},
+    refuse, report,
+    session::{End, Session, Shared, hand_on},
 };
 
 /// Batches of events that wait for the transport. What does not fit stays in the run's journal.
 const ANSWERS: usize = 256 / BATCH;
+
+/// Clusters that are named for each run of a list that would not fit into a message otherwise.
+const FEW: usize = 10;
 
 /// Serves `switchyard.v1.ExecutorService`.
 #[derive(Clone)]
@@ -30,7 +34,7 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[tonic::async_trait]
 impl ExecutorService for Executor {
     type ExecuteStream = Answers<Kept<v1::ExecuteResponse>>;
-    type WatchRunStream = Answers<v1::WatchRunResponse>;
+    type WatchRunStream = Answers<KeptWatchRunResponse>;
 
     async fn execute(
         &self,
@@ -40,26 +44,30 @@ impl ExecutorService for Executor {
         let (answers, batches) = mpsc::channel(ANSWERS);
         let deadline = deadline(request.metadata());
         let unparented = request.extensions().get::<Unparented>().cloned();
-        let session = Session { shared: self.shared.clone(), requests: request.into_inner(), answers, deadline };
+        let waiting = request.extensions().get::<Received>().cloned();
+        let requests = request.into_inner();
+        let session = Session { shared: self.shared.clone(), requests, waiting, answers, deadline };
         self.shared.tasks.spawn(session.conduct(unparented).in_current_span());
-        // All of a batch at once, so that the transport sends it in one piece.
-        let events = ReceiverStream::new(batches).flat_map(|batch| match batch {
-            Ok(events) => stream::iter(events).map(Ok).left_stream(),
-            Err(status) => stream::iter([Err(status)]).right_stream(),
-        });
-        Ok(Response::new(Box::pin(events)))
+        Ok(Response::new(Box::pin(one_by_one(batches))))
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let v1::WatchRunRequest { run_id, after_sequence } = request.into_inner();
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
+        let (answers, batches) = mpsc::channel(ANSWERS);
         let reader = run.journal.read(after_sequence);
-        let batches = stream::unfold(reader, |mut reader| async move {
-            let batch = reader.next().await?;
-            Some((batch, reader))
-        });
-        let events =
-            batches.flat_map(stream::iter).map(|event| Ok(v1::WatchRunResponse { event: Some(event.into_inner()) }));
+        let reading = async move {
+            tokio::select! {
+                end = hand_on(reader, &answers) => {
+                    if matches!(end, End::Stuck) {
+                        tracing::warn!(run_id, "who watches the run stopped reading; the stream is cut");
+                    }
+                }
+                () = answers.closed() => {}
+            }
+        };
+        self.shared.tasks.spawn(reading.in_current_span());
+        let events = one_by_one(batches).map_ok(|event| KeptWatchRunResponse { event: Some(event) });
         Ok(Response::new(Box::pin(events)))
     }
 
@@ -67,8 +75,11 @@ impl ExecutorService for Executor {
         &self,
         _request: Request<v1::ListRunsRequest>,
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
-        let runs = self.shared.runs.list().iter().map(|run| run.info()).collect();
-        Ok(Response::new(v1::ListRunsResponse { runs }))
+        let runs = self.shared.runs.list();
+        let with = |clusters| v1::ListRunsResponse { runs: runs.iter().map(|run| run.info(clusters)).collect() };
+        let response = with(report::MAX_LISTED);
+        let fits = response.encoded_len() <= report::MAX_EVENT;
+        Ok(Response::new(if fits { response } else { with(FEW) }))
     }
 
     async fn cancel_run(
@@ -79,44 +90,21 @@ impl ExecutorService for Executor {
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
         let reason = if reason.is_empty() { "cancelled by CancelRun".into() } else { reason };
         run.cancel(v1::CancelledBy::Caller, reason).await;
-        Ok(Response::new(v1::CancelRunResponse { run: Some(run.info()) }))
+        Ok(Response::new(v1::CancelRunResponse { run: Some(run.info(report::MAX_LISTED)) }))
     }
 }
 
-/// The caller's deadline (`grpc-timeout`, gRPC over HTTP/2). tonic holds it against the handler only, which here returns at
-/// once (case 113).
+/// The events of batches, all of a batch at once, so that the transport sends it in one piece.
+fn one_by_one(
+    batches: mpsc::Receiver<Result<Vec<Kept<v1::ExecuteResponse>>, Status>>,
+) -> impl Stream<Item = Result<Kept<v1::ExecuteResponse>, Status>> {
+    ReceiverStream::new(batches).flat_map(|batch| match batch {
+        Ok(events) => stream::iter(events).map(Ok).left_stream(),
+        Err(status) => stream::iter([Err(status)]).right_stream(),
+    })
+}
+
+/// The caller's deadline. The guard holds it against the handler only, which here returns at once (case 113).
 fn deadline(metadata: &tonic::metadata::MetadataMap) -> Option<Instant> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = number.parse().ok().filter(|_| number.len() <= 8)?;
-    let timeout = match unit {
-        "H" => Duration::from_secs(number * 3600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    };
-    Instant::now().checked_add(timeout)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn deadline_is_read_as_grpc_spells_it() {
-        let of = |text: &'static str| {
-            let mut metadata = tonic::metadata::MetadataMap::new();
-            metadata.insert("grpc-timeout", text.parse().unwrap());
-            deadline(&metadata).map(|deadline| deadline - Instant::now())
-        };
-        assert_eq!(of("2S"), Some(Duration::from_secs(2)));
-        assert_eq!(of("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
-        assert_eq!(of("1500m"), Some(Duration::from_millis(1500)));
-        for bad in ["", "S", "2", "123456789S", "-1S"] {
-            assert_eq!(of(bad), None, "{bad}");
-        }
-    }
+    Instant::now().checked_add(rpc::timeout(metadata.as_ref())?)
 }

@@ -1,14 +1,22 @@
 //! One Execute stream from its first message to its last: takes the plan in, proves the clusters, starts the run, and hands
 //! on what the run's journal says. The run itself is a task of its own and outlives the stream if it must.
 
-use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
 use switchyard_proto::{
     Kept,
     v1::{self, CancelledBy, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event},
 };
-use switchyard_service::{attributes as common, shutdown::Shutdown, status::Reason, telemetry, trace::Unparented};
+use switchyard_service::{
+    attributes as common,
+    budget::Share,
+    received::Received,
+    shutdown::Shutdown,
+    status::{Reason, capped},
+    telemetry,
+    trace::Unparented,
+};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 use tonic::{Status, Streaming};
@@ -26,9 +34,10 @@ use crate::{
     fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
     handover,
     helm::Helm,
-    intake::{self, Accepted, Intake},
-    journal::Journal,
-    limit::{Limit, Limits},
+    incoming::Incoming,
+    intake::{self, Accepted},
+    journal,
+    limit::Limits,
     locks::{Locking, Locks},
     mask::OfDesign,
     metrics::ActiveRun,
@@ -38,10 +47,13 @@ use crate::{
     runs::{self, Run, Runs},
 };
 
-/// How long the stream may be silent before its plan is complete. Long enough for a person who types.
-const IDLE: Duration = Duration::from_secs(300);
 /// How long it may take to prove that a cluster is workable: a dial of 10 s, and the questions.
 const PROOF: Duration = Duration::from_secs(15);
+
+/// Clusters that are proven at the same time.
+const PROOFS: usize = 256;
+/// Longest URL and version of a cluster that are told, in bytes.
+const MAX_TOLD: usize = 255;
 
 /// How long a client may read nothing of what waits for it.
 const PATIENCE_WITH_READER: Duration = Duration::from_secs(600);
@@ -52,6 +64,7 @@ const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What all sessions share.
 pub(crate) struct Shared {
+    pub(crate) incoming: Incoming,
     pub(crate) access: Access,
     /// What the runs before learned of their clusters' kinds.
     pub(crate) known: Known,
@@ -72,12 +85,14 @@ pub(crate) struct Shared {
 }
 
 /// Where the answers go, in batches. Closed when the client is gone.
-type Answers = mpsc::Sender<Result<Vec<Kept<ExecuteResponse>>, Status>>;
+pub(crate) type Answers = mpsc::Sender<Result<Vec<Kept<ExecuteResponse>>, Status>>;
 
 /// One stream.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) requests: Streaming<ExecuteRequest>,
+    /// The bytes of `requests` that have not been taken out yet.
+    pub(crate) waiting: Option<Received>,
     pub(crate) answers: Answers,
     /// The caller's own.
     pub(crate) deadline: Option<Instant>,
@@ -89,7 +104,7 @@ impl Session {
     pub(crate) async fn conduct(mut self, unparented: Option<Unparented>) {
         let gone = self.answers.clone();
         let received = tokio::select! {
-            received = receive(&mut self.requests) => received,
+            received = self.shared.incoming.receive(&mut self.requests, self.waiting.as_ref(), self.deadline) => received,
             () = gone.closed() => {
                 tracing::info!("the client went away before its plan was complete; nothing was started");
                 return;
@@ -108,7 +123,7 @@ impl Session {
     }
 
     async fn carry_out(self, received: Result<Accepted, Status>) {
-        let Self { shared, requests, answers, deadline } = self;
+        let Self { shared, requests, waiting, answers, deadline } = self;
         let started = async { start(&shared, received?).await };
         let started = tokio::select! {
             started = started => started,
@@ -119,7 +134,7 @@ impl Session {
         };
         let ended = match started {
             Ok((run, goes_on_without_client)) => {
-                follow(&run, requests, &answers, deadline, goes_on_without_client).await
+                follow(&run, (requests, waiting), &answers, deadline, goes_on_without_client).await
             }
             Err(status) => Err(status),
         };
@@ -132,7 +147,7 @@ impl Session {
 
 /// Proves the clusters and starts the run.
 async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bool), Status> {
-    let Accepted { plan, access } = accepted;
+    let Accepted { plan, access, share } = accepted;
     tracing::info!(
         { attributes::PLAN_ID } = plan.id,
         { attributes::DESIGN_ID } = plan.design.id,
@@ -175,26 +190,9 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
     let goes_on_without_client = plan.options.goes_on_without_client;
-    let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks };
+    let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share };
     begin(shared, run.clone(), plan, setting, controls, span);
     Ok((run, goes_on_without_client))
-}
-
-/// Reads messages until the plan is whole.
-async fn receive(requests: &mut Streaming<ExecuteRequest>) -> Result<Accepted, Status> {
-    let mut intake = Intake::default();
-    loop {
-        let Ok(message) = tokio::time::timeout(IDLE, requests.message()).await else {
-            let what = format!("nothing came for {} s and the plan is not complete", IDLE.as_secs());
-            return Err(refuse::intake(&intake::Error::Incomplete(what)));
-        };
-        let Some(message) = message? else { return Err(refuse::intake(&intake.cut_short())) };
-        match intake.take(message.part) {
-            Ok(None) => {}
-            Ok(Some(accepted)) => return Ok(accepted),
-            Err(error) => return Err(refuse::intake(&error)),
-        }
-    }
 }
 
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
@@ -204,21 +202,28 @@ async fn prove(
     sources: &[Source],
     design: &Arc<OfDesign>,
 ) -> Result<Vec<Arc<Cluster>>, Status> {
-    let proofs = plan.clusters.iter().zip(sources).map(|(name, source)| async move {
-        // A plugin that makes credentials has a bound of its own.
-        let way = access.way(name, source).await?;
-        let by = Instant::now() + PROOF;
-        Cluster::connect(name, way, known.of(Access::asker(name, source)), design.clone(), by).await
-    });
-    let mut clusters: Vec<Arc<Cluster>> = Vec::with_capacity(plan.clusters.len());
+    let mut clusters: Vec<Arc<Cluster>> = Vec::new();
+    let mut by_server: HashMap<String, &String> = HashMap::new();
     let mut unusable = Vec::new();
-    for (name, proof) in plan.clusters.iter().zip(join_all(proofs).await) {
-        match proof {
-            Err(error) => unusable.push((name, error.to_string())),
-            Ok(cluster) => match clusters.iter().find(|known| known.server == cluster.server) {
-                Some(known) => unusable.push((name, format!("it is the same API server as cluster {}", known.name))),
-                None => clusters.push(Arc::new(cluster)),
-            },
+    let sources: Vec<_> = plan.clusters.iter().zip(sources).collect();
+    for some in sources.chunks(PROOFS) {
+        let proofs = some.iter().map(|(name, source)| async move {
+            // A plugin that makes credentials has a bound of its own.
+            let way = access.way(name, source).await?;
+            let by = Instant::now() + PROOF;
+            Cluster::connect(name, way, known.of(Access::asker(name, source)), design.clone(), by).await
+        });
+        for ((name, _), proof) in some.iter().zip(join_all(proofs).await) {
+            match proof {
+                Err(error) => unusable.push((*name, error.to_string())),
+                Ok(cluster) => match by_server.get(&cluster.server) {
+                    Some(known) => unusable.push((*name, format!("it is the same API server as cluster {known}"))),
+                    None => {
+                        by_server.insert(cluster.server.clone(), *name);
+                        clusters.push(Arc::new(cluster));
+                    }
+                },
+            }
         }
     }
     if unusable.is_empty() { Ok(clusters) } else { Err(refuse::clusters(&unusable)) }
@@ -264,6 +269,8 @@ struct Setting {
     /// Adapters whose call would be refused; empty unless it is a dry run.
     not_allowed: Vec<handover::NotAllowed>,
     locks: Locks,
+    /// What the plan holds of the budget of all requests.
+    share: Share,
 }
 
 /// Starts the run as a task of its own.
@@ -271,7 +278,7 @@ fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks }: Setting,
+    Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -284,8 +291,9 @@ fn begin(
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
         warnings: locks.warnings.clone(),
     }));
-    let fixed = plan.options.max_in_flight.or(shared.max_in_flight);
-    let limit = |server: &String| fixed.map_or_else(|| shared.limits.share(server), Limit::Fixed);
+    // The smaller of what the request and the executor permit, and never more than the run's share (case 250).
+    let most = [plan.options.max_in_flight, shared.max_in_flight].into_iter().flatten().min();
+    let limit = |server: &String| shared.limits.share(server, most);
     let limits = clusters.iter().map(|cluster| limit(&cluster.server)).collect();
     let adapters = shared.adapters.clone();
     let fulfil = Arc::new(ByWork {
@@ -310,6 +318,7 @@ fn begin(
     shared.tasks.spawn(
         async move {
             let _active = ActiveRun::begin();
+            let _held = share;
             // Before the summary, so that who reads it can deploy again at once.
             let release = async { locks.release(shutdown.time_left().map_or(Duration::MAX, |left| left / 2)).await };
             let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), release);
@@ -355,15 +364,15 @@ async fn stop_when_lost(run: &Run, locks: &Locks) -> Infallible {
 /// Hands the run's events on to their end, and whatever the client says to the run.
 async fn follow(
     run: &Run,
-    requests: Streaming<ExecuteRequest>,
+    (requests, waiting): (Streaming<ExecuteRequest>, Option<Received>),
     answers: &Answers,
     deadline: Option<Instant>,
     goes_on_without_client: bool,
 ) -> Result<(), Status> {
     let mut late = false;
     let mut due = deadline;
-    let mut outgoing = std::pin::pin!(hand_on(&run.journal, answers));
-    let mut incoming = std::pin::pin!(listen(run, requests));
+    let mut outgoing = std::pin::pin!(hand_on(run.journal.read(0), answers));
+    let mut incoming = std::pin::pin!(listen(run, requests, waiting));
     loop {
         tokio::select! {
             end = &mut outgoing => {
@@ -411,7 +420,7 @@ async fn at(deadline: Option<Instant>) {
 }
 
 /// How the handing on of a journal ended.
-enum End {
+pub(crate) enum End {
     /// The summary was handed on.
     Complete,
     /// The journal ended without one.
@@ -420,11 +429,9 @@ enum End {
     Stuck,
 }
 
-async fn hand_on(journal: &Arc<Journal>, answers: &Answers) -> End {
-    let mut reader = journal.read(0);
-    let mut complete = false;
+/// Hands on what the reader gives. Does not come to an end when the client goes.
+pub(crate) async fn hand_on(mut reader: journal::Reader, answers: &Answers) -> End {
     while let Some(events) = reader.next().await {
-        complete |= events.iter().any(|it| matches!(&it.event, Some(Event::Summary(summary)) if summary.complete));
         match tokio::time::timeout(PATIENCE_WITH_READER, answers.send(Ok(events))).await {
             Ok(Ok(())) => {}
             // The client is gone, which is noticed beside this.
@@ -432,13 +439,16 @@ async fn hand_on(journal: &Arc<Journal>, answers: &Answers) -> End {
             Err(_) => return End::Stuck,
         }
     }
-    if complete { End::Complete } else { End::Broken }
+    if reader.is_complete() { End::Complete } else { End::Broken }
 }
 
 /// Passes cancels on. Answers only when the client breaks the protocol; the end of its messages is none (the run goes on).
-async fn listen(run: &Run, mut requests: Streaming<ExecuteRequest>) -> Status {
+async fn listen(run: &Run, mut requests: Streaming<ExecuteRequest>, waiting: Option<Received>) -> Status {
     let mut cancelled = false;
     while let Ok(Some(message)) = requests.message().await {
+        if let Some(waiting) = &waiting {
+            waiting.taken_out();
+        }
         match message.part {
             Some(Part::Cancel(cancel)) => {
                 cancelled = true;
@@ -463,5 +473,9 @@ async fn listen(run: &Run, mut requests: Streaming<ExecuteRequest>) -> Status {
 }
 
 fn info(cluster: &cluster::Cluster) -> v1::ClusterInfo {
-    v1::ClusterInfo { name: cluster.name.clone(), server: cluster.server.clone(), version: cluster.version.clone() }
+    v1::ClusterInfo {
+        name: cluster.name.clone(),
+        server: capped(&cluster.server, MAX_TOLD),
+        version: capped(&cluster.version, MAX_TOLD),
+    }
 }

@@ -16,6 +16,9 @@ use crate::{
 
 /// Longest message that is passed on, in bytes.
 const MAX_TEXT: usize = 4096;
+/// Most causes of one failure that are passed on, and the bytes beyond which no further one is added to them (case 248).
+const MAX_CAUSES: usize = 20;
+const MAX_CAUSES_TEXT: usize = 4096;
 
 /// Why something was not done. The closed list of `Failure.reason` in the contract, as far as the executor uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,15 +330,11 @@ pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Sec
         text.push_str(&format!(" (the request's priority level has the uid {level})"));
     }
     let failure = Failure {
-        causes: details
-            .causes
-            .into_iter()
-            .map(|cause| Cause {
-                field: secrets.render(&cause.field),
-                reason: secrets.render(&cause.reason),
-                message: secrets.render(&cause.message),
-            })
-            .collect(),
+        causes: first_causes(details.causes.into_iter().map(|cause| Cause {
+            field: secrets.render(&cause.field),
+            reason: secrets.render(&cause.reason),
+            message: secrets.render(&cause.message),
+        })),
         // A race is over when it is run again; a field manager in the way stays there.
         retryable: class.reason.is_retryable() || (class.reason == Reason::Conflict && class.patience.is_some()),
         ..Failure::new(class.reason, class.sentence(subject, answer.status, &text))
@@ -680,6 +679,25 @@ fn is_immutable(message: &Unmasked) -> bool {
     ["is immutable", "field is immutable", "can not be unset", "may not be changed", "updates to statefulset spec"]
         .iter()
         .any(|mark| message.contains(mark))
+}
+
+/// The first causes, and how many more there are.
+fn first_causes(mut causes: impl ExactSizeIterator<Item = Cause>) -> Vec<Cause> {
+    let mut first: Vec<Cause> = Vec::new();
+    let mut size = 0;
+    while first.len() < MAX_CAUSES
+        && size < MAX_CAUSES_TEXT
+        && let Some(cause) = causes.next()
+    {
+        let cause = Cause { reason: switchyard_service::status::capped(&cause.reason, 128), ..cause };
+        size += cause.field.len() + cause.reason.len() + cause.message.len();
+        first.push(cause);
+    }
+    if causes.len() > 0 {
+        let message = format!("and {} more", causes.len());
+        first.push(Cause { field: String::new(), reason: String::new(), message });
+    }
+    first
 }
 
 /// Cuts a message of ours to a length that is fit to be passed on. Texts from outside are rendered instead.

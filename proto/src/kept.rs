@@ -1,41 +1,63 @@
-//! A message that several hold and nobody copies.
+//! Messages that are encoded once, and held and sent by several.
 
-use std::{ops::Deref, sync::Arc};
+use std::marker::PhantomData;
 
 use prost::{
     DecodeError, Message,
-    bytes::{Buf, BufMut},
+    bytes::{Buf, BufMut, Bytes},
     encoding::{DecodeContext, WireType},
 };
 
-/// A message that is kept and sent without being copied. On the wire it is the message itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kept<M>(Arc<M>);
+use crate::v1::ExecuteResponse;
 
-impl<M> From<M> for Kept<M> {
-    fn from(message: M) -> Self {
-        Self(Arc::new(message))
+/// A message in its encoding: it takes the memory that it takes on the wire, and is sent without being copied or encoded again. On
+/// the wire it is the message itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept<M> {
+    encoded: Bytes,
+    message: PhantomData<fn() -> M>,
+}
+
+/// `WatchRunResponse` with an event that is kept.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeptWatchRunResponse {
+    /// The event.
+    #[prost(message, optional, tag = "1")]
+    pub event: Option<Kept<ExecuteResponse>>,
+}
+
+impl<M> Kept<M> {
+    fn of(encoded: Bytes) -> Self {
+        Self { encoded, message: PhantomData }
     }
 }
 
-impl<M> Deref for Kept<M> {
-    type Target = M;
-
-    fn deref(&self) -> &M {
-        &self.0
+impl<M> Default for Kept<M> {
+    fn default() -> Self {
+        Self::of(Bytes::new())
     }
 }
 
-impl<M: Clone> Kept<M> {
-    /// Returns the message itself, copied if others hold it too.
-    pub fn into_inner(self) -> M {
-        Arc::unwrap_or_clone(self.0)
+impl<M: Message> From<&M> for Kept<M> {
+    fn from(message: &M) -> Self {
+        Self::of(message.encode_to_vec().into())
     }
 }
 
-impl<M: Message + Clone + Default> Message for Kept<M> {
+impl<M: Message + Default> Kept<M> {
+    /// Returns the message itself.
+    ///
+    /// # Errors
+    ///
+    /// When what was kept is no such message, which only a decoded one can be.
+    pub fn message(&self) -> Result<M, DecodeError> {
+        M::decode(self.encoded.clone())
+    }
+}
+
+impl<M: Message + Default> Message for Kept<M> {
     fn encode_raw(&self, buffer: &mut impl BufMut) {
-        self.0.encode_raw(buffer);
+        buffer.put_slice(&self.encoded);
     }
 
     fn merge_field(
@@ -45,28 +67,31 @@ impl<M: Message + Clone + Default> Message for Kept<M> {
         buffer: &mut impl Buf,
         context: DecodeContext,
     ) -> Result<(), DecodeError> {
-        Arc::make_mut(&mut self.0).merge_field(tag, wire_type, buffer, context)
+        let mut message = self.message()?;
+        message.merge_field(tag, wire_type, buffer, context)?;
+        *self = Self::from(&message);
+        Ok(())
     }
 
     fn encoded_len(&self) -> usize {
-        self.0.encoded_len()
+        self.encoded.len()
     }
 
     fn clear(&mut self) {
-        Arc::make_mut(&mut self.0).clear();
+        self.encoded.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{ExecuteResponse, StepStarted, execute_response::Event};
+    use crate::v1::{StepStarted, WatchRunResponse, execute_response::Event};
 
     #[test]
     fn on_the_wire_it_is_the_message() {
         let event = Event::StepStarted(StepStarted { step_id: "step".into(), component: "component".into() });
         let message = ExecuteResponse { sequence: 7, time: None, event: Some(event) };
-        let kept = Kept::from(message.clone());
+        let kept = Kept::from(&message);
         let bytes = kept.encode_to_vec();
         assert_eq!(bytes, message.encode_to_vec());
         let mut read = Kept::<ExecuteResponse>::decode(&*bytes).unwrap();
@@ -74,7 +99,9 @@ mod tests {
         // What others hold is theirs.
         let held = read.clone();
         read.clear();
-        assert_eq!((*read).clone(), ExecuteResponse::default());
-        assert_eq!(held.into_inner(), message);
+        assert_eq!(read.message(), Ok(ExecuteResponse::default()));
+        assert_eq!(held.message(), Ok(message.clone()));
+        let watched = KeptWatchRunResponse { event: Some(kept) };
+        assert_eq!(watched.encode_to_vec(), WatchRunResponse { event: Some(message) }.encode_to_vec());
     }
 }

@@ -8,7 +8,7 @@ mod kept;
 mod redact;
 mod unknown;
 
-pub use kept::Kept;
+pub use kept::{Kept, KeptWatchRunResponse};
 pub use redact::{presentable, userinfo, without_userinfo};
 #[cfg(test)]
 pub(crate) use unknown::pool;

@@ -1,6 +1,7 @@
 //! What the stream's protocol lets through, and what it names when it does not.
 
 use switchyard_proto::digest;
+use switchyard_service::budget::Budget;
 
 use super::*;
 
@@ -32,8 +33,12 @@ fn plan(steps: Vec<v1::PlanStep>) -> Vec<Part> {
     parts
 }
 
+fn intake() -> Intake {
+    Intake::new(Budget::new(1 << 30).share(1 << 29))
+}
+
 fn feed(parts: Vec<Part>) -> Result<Accepted, Error> {
-    let mut intake = Intake::default();
+    let mut intake = intake();
     for part in parts {
         if let Some(accepted) = intake.take(Some(part))? {
             return Ok(accepted);
@@ -102,20 +107,23 @@ fn each_breach_of_the_protocol_is_named() {
     let mut more = plan(vec![step("a", &[])]);
     more.insert(2, Part::Step(step("b", &[])));
     assert_invalid(feed(more), "step");
-    assert!(matches!(Intake::default().take(None), Err(Error::Invalid { .. })));
+    assert!(matches!(intake().take(None), Err(Error::Invalid { .. })));
+}
+
+fn access(name: &str) -> Part {
+    with_kubeconfig(name, 1)
+}
+
+fn with_kubeconfig(name: &str, bytes: usize) -> Part {
+    let source = Some(cluster_access::Source::Kubeconfig("x".repeat(bytes)));
+    Part::Cluster(v1::ClusterAccess { name: name.into(), source })
 }
 
 #[test]
 fn access_is_for_selected_clusters_and_once() {
-    let access = |name: &str| {
-        Part::Cluster(v1::ClusterAccess {
-            name: name.into(),
-            source: Some(cluster_access::Source::Context("c".into())),
-        })
-    };
     let mut early = plan(vec![]);
     early.insert(0, access("east"));
-    assert!(matches!(feed(early).unwrap().access[..], [Source::Context(_)]));
+    assert!(matches!(feed(early).unwrap().access[..], [Source::Kubeconfig(_)]));
     let mut stray = plan(vec![]);
     stray.insert(1, access("west"));
     assert_invalid(feed(stray), "cluster.name");
@@ -226,4 +234,98 @@ fn more_adapters_than_lanes_can_be_numbered_are_refused() {
     assert_eq!((last.lane, accepted.plan.timeouts().len()), (Lane(u16::MAX - 1), MAX_LANES));
     let refused = feed(plan((0..=most).map(through).collect()));
     assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
+}
+
+/// Case 247: whatever is held is counted, and given back when the stream ends or the run does.
+#[test]
+fn all_that_is_kept_is_counted() {
+    let budget = Budget::new(1 << 30);
+    let held_for = |parts: Vec<Part>| {
+        let mut intake = Intake::new(budget.share(1 << 29));
+        for part in parts {
+            intake.take(Some(part)).unwrap();
+        }
+        let held = budget.held();
+        drop(intake);
+        assert_eq!(budget.held(), 0);
+        held
+    };
+    let without_trailer = |steps: Vec<v1::PlanStep>| {
+        let mut parts = plan(steps);
+        parts.pop();
+        parts
+    };
+    let small = held_for(without_trailer(vec![step("a", &[]), step("b", &[])]));
+    let mut named = step("b", &[]);
+    named.component = Some(v1::Component { kind: "x".repeat(1000), ..Default::default() });
+    assert!(held_for(without_trailer(vec![step("a", &[]), named])) > small + 1000);
+    let ids: Vec<_> = (0..1000).map(|number| number.to_string()).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    let many = || ids.iter().map(|id| step(id, &[])).collect::<Vec<_>>();
+    let edges = step("last", &ids);
+    let bare = held_for(without_trailer([many(), vec![step("last", &[])]].concat()));
+    assert!(held_for(without_trailer([many(), vec![edges]].concat())) > bare + 15_000);
+    assert!(held_for(vec![with_kubeconfig("east", 500_000)]) > 500_000);
+    let accepted = feed(plan(vec![step("a", &[])])).unwrap();
+    assert!(accepted.share.held() > 100);
+}
+
+/// Case 247: 100 kubeconfigs before a header were 852 MiB.
+#[test]
+fn access_is_bounded_before_the_header_and_named_by_it_afterwards() {
+    let early = (0..100).map(|number| with_kubeconfig(&number.to_string(), 1_000_000)).collect();
+    assert!(matches!(feed(early), Err(Error::TooLarge(what)) if what.contains("send the header first")));
+    assert!(matches!(feed(vec![with_kubeconfig("east", 1 << 20)]), Err(Error::TooLarge(_))));
+    let many = (0..=10_000).map(|number| access(&number.to_string())).collect();
+    assert!(matches!(feed(many), Err(Error::TooLarge(_))));
+    // A stranger is refused as soon as it is known to be one, and not at the end.
+    let header = plan(vec![]).swap_remove(0);
+    assert_invalid(feed(vec![header.clone(), access("west")]), "cluster.name");
+    assert_invalid(feed(vec![access("west"), header]), "cluster.name");
+}
+
+#[test]
+fn plan_that_finds_no_room_is_told_from_one_that_is_too_large() {
+    let budget = Budget::new(1 << 20);
+    let held = |most: usize| {
+        let mut intake = Intake::new(budget.share(most));
+        (0..2_000).find_map(|_| intake.take(Some(with_kubeconfig("east", 100_000))).err())
+    };
+    let _others = {
+        let mut share = budget.share(1 << 20);
+        assert!(matches!(held(1000), Some(Error::TooLarge(what)) if what.contains("--max-plan-bytes")));
+        share.take_anyway(1_000_000);
+        share
+    };
+    assert!(matches!(held(1 << 20), Some(Error::NoRoom(what)) if what.contains("--max-held-bytes")));
+}
+
+#[test]
+fn texts_that_results_repeat_are_bounded() {
+    let long = "x".repeat(2000);
+    assert_invalid(feed(plan(vec![step(&long, &[])])), "steps[0].id");
+    let mut named = step("a", &[]);
+    named.component = Some(v1::Component { name: long.clone(), ..Default::default() });
+    assert_invalid(feed(plan(vec![named])), "steps[0].component");
+    let header = |change: &dyn Fn(&mut v1::PlanHeader)| {
+        let Part::Header(mut header) = plan(vec![]).swap_remove(0) else { panic!() };
+        change(&mut header);
+        feed(vec![Part::Header(header)])
+    };
+    assert_invalid(header(&|header| header.clusters.push(long.clone())), "header.clusters");
+    let design = v1::DesignRef { name: long.clone(), ..Default::default() };
+    assert_invalid(header(&|header| header.design = Some(design.clone())), "header.design.name");
+    assert!(matches!(
+        header(&|header| header.clusters = (0..10_001).map(|number| number.to_string()).collect()),
+        Err(Error::TooLarge(_))
+    ));
+}
+
+#[test]
+fn what_is_declared_is_not_kept_as_undeclared_order_too() {
+    let mut last = step("c", &["a"]);
+    last.runs_after = vec!["a".into(), "b".into()];
+    let accepted = feed(plan(vec![step("a", &[]), step("b", &[]), last])).unwrap();
+    let last = &accepted.plan.steps[2];
+    assert_eq!((&last.depends_on[..], &last.runs_after[..]), (&[StepIx(0)][..], &[StepIx(1)][..]));
 }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use switchyard_proto::v1::{Outcome, Verdict as RunVerdict};
+use switchyard_service::budget::Budget;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +128,7 @@ async fn tell(mut reader: Reader) -> Told {
     while let Some(events) = reader.next().await {
         for event in events {
             assert!(summary.is_none(), "nothing follows the summary");
-            match event.into_inner().event.unwrap() {
+            match event.message().unwrap().event.unwrap() {
                 Entry::StepResult(result) => {
                     let name = result.component.as_ref().unwrap().name.clone();
                     order.push(name.clone());
@@ -147,7 +148,7 @@ async fn carry_out(
     cancel_after: Option<Duration>,
 ) -> (Told, Vec<(String, u16)>) {
     let fulfil = Arc::new(Scripted { plan: plan.clone(), script: Box::new(script), started: Mutex::default() });
-    let journal = Journal::new();
+    let journal = Journal::new(Budget::new(0).share(0));
     let identity = Identity { run_id: "run".into(), trace_id: String::new() };
     let (control, controls) = mpsc::channel(1024);
     if let Some(after) = cancel_after {
@@ -308,7 +309,7 @@ async fn empty_plan_ends_with_an_empty_summary() {
 
 #[tokio::test]
 async fn others_have_their_turn_before_what_happened_is_told() {
-    let journal = Journal::new();
+    let journal = Journal::new(Budget::new(0).share(0));
     let mut reader = journal.read(0);
     let mut telling = pin!(super::tell(&journal));
     assert!(futures::poll!(&mut telling).is_pending());

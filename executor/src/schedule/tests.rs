@@ -101,6 +101,24 @@ fn undeclared_order_never_withholds() {
     assert_eq!(started(&schedule.handle(end(0, EAST, End::Failed), now)), [(1, 0)]);
 }
 
+/// Case 252: a unit that is to be tried again is not left behind by what is more urgent until its time is over.
+#[test]
+fn who_was_throttled_is_tried_before_what_is_new() {
+    // a; b; c; d; e -> b; f -> e. With room for one, a waits beside e, which has a longer chain behind it.
+    let now = Instant::now();
+    let alone = || node(&[EAST], &[], &[]);
+    let nodes = [alone(), alone(), alone(), alone(), node(&[EAST], &[1], &[]), node(&[EAST], &[4], &[])];
+    let mut schedule = schedule(&nodes, 8);
+    let _ = schedule.handle(Event::Begin, now);
+    let _ = schedule.handle(end(0, EAST, again(Some(Duration::ZERO), false)), now);
+    let _ = schedule.handle(Event::Limit { lane: EAST, limit: 1 }, now);
+    let _ = schedule.handle(Event::Woken { step: StepIx(0), lane: EAST }, now);
+    assert_eq!(started(&schedule.handle(end(1, EAST, End::Succeeded), now)), []);
+    assert_eq!(started(&schedule.handle(end(2, EAST, End::Succeeded), now)), []);
+    assert!(schedule.is_busy(EAST));
+    assert_eq!(started(&schedule.handle(end(3, EAST, End::Succeeded), now)), [(0, 0)]);
+}
+
 #[test]
 fn diamond_with_one_failure_withholds_at_once_and_names_the_root() {
     // a; b -> a; c -> a; d -> b, c; e -> d. c fails while b is still at work.
