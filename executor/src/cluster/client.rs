@@ -45,7 +45,10 @@ pub(crate) enum Version {
 
 /// Sends requests to one cluster, with its credentials.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>);
+pub(crate) struct Client {
+    service: BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>,
+    version: Version,
+}
 
 impl Client {
     /// Sends one request.
@@ -53,12 +56,17 @@ impl Client {
         &self,
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, BoxError>> + use<> {
-        self.0.clone().oneshot(request)
+        self.service.clone().oneshot(request)
+    }
+
+    /// Which HTTP it speaks.
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
     /// kube's own client over the same connection, for what it can do and this one cannot.
     pub(crate) fn kube(&self) -> kube::Client {
-        kube::Client::new(self.0.clone(), "default")
+        kube::Client::new(self.service.clone(), "default")
     }
 }
 
@@ -99,7 +107,7 @@ pub(crate) fn client(
         .option_layer(plugin.clone().map(|plugin| layer_fn(move |inner| WithToken { inner, plugin: plugin.clone() })))
         .map_err(BoxError::from)
         .service(hyper.build::<_, Body>(Dial { https, reach: *reach, breaker }));
-    Ok(Client(BoxCloneSyncService::new(service)))
+    Ok(Client { service: BoxCloneSyncService::new(service), version })
 }
 
 /// Where hyper spawns what a client's connections are made of: all in one task. hyper splits the work of an HTTP/2 connection among

@@ -20,7 +20,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tokio::{
     sync::OnceCell,
-    time::{Duration, Instant},
+    time::{Duration, Instant, timeout_at},
 };
 
 use super::{Cluster, Target};
@@ -68,6 +68,8 @@ type Cell = Arc<OnceCell<Arc<GroupVersion>>>;
 const SINGLE_QUESTIONS: usize = 4;
 /// How long the one question for all of them may take; what is not answered by then is asked for one by one (case 20).
 const ALL_AT_ONCE: Duration = Duration::from_secs(5);
+/// How long the question for one group version may take, whatever time the asker has: others wait for the answer too.
+const ONE: Duration = Duration::from_secs(10);
 /// How long what is known of a cluster is kept for the runs that follow.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Clusters of which something is kept, at most.
@@ -198,13 +200,22 @@ impl Discovery {
             None => {
                 if self.asked.fetch_add(1, Ordering::Relaxed) >= SINGLE_QUESTIONS {
                     // Whatever comes of it, the single question that follows decides.
-                    self.all.get_or_init(|| Box::pin(self.ask_for_all(cluster, by))).await;
+                    let all = self.all.get_or_init(|| Box::pin(self.ask_for_all(cluster, by)));
+                    timeout_at(by, all).await.ok();
                 }
                 self.known().entry(api_version.to_owned()).or_default().clone()
             }
         };
-        // One request however many steps need the answer; a failure is not kept. In a box, since most need no request.
-        cell.get_or_try_init(|| Box::pin(ask(cluster, api_version, by))).await.cloned()
+        // One request however many steps need the answer; a failure is not kept. In a box, since most need no request. Who waits for
+        // the answer to another's question waits until its own deadline (case 251).
+        if let Some(known) = cell.get() {
+            return Ok(known.clone());
+        }
+        let waited = Instant::now();
+        match timeout_at(by, cell.get_or_try_init(|| Box::pin(ask(cluster, api_version, by)))).await {
+            Ok(known) => known.cloned(),
+            Err(_) => Err(Error::Failed(format!("no answer within {:.1?}", waited.elapsed()))),
+        }
     }
 
     /// Asks for every group version at once. What the API server cannot vouch for now is left to a question of its own.
@@ -265,6 +276,7 @@ pub(crate) fn root(api_version: &str) -> String {
 
 async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<GroupVersion>, Error> {
     let asked = Instant::now();
+    let by = by.min(asked + ONE);
     let request =
         Request::get(root(api_version)).body(Body::empty()).map_err(|error| Error::Failed(error.to_string()))?;
     let target = Target { method: "GET", resource: "discovery", api_version, ..Target::default() };

@@ -67,6 +67,9 @@ pub(crate) struct Cluster {
     /// Version of its API server.
     pub(crate) version: String,
     client: client::Client,
+    /// The client of the watches, made when there is a first one.
+    watching: OnceLock<client::Client>,
+    way: Arc<Way>,
     /// What makes its credentials, if they are made.
     plugin: Option<Arc<Plugin>>,
     /// What must not be said of what comes from here.
@@ -197,6 +200,7 @@ impl Cluster {
         design: Arc<OfDesign>,
         by: Instant,
     ) -> Result<Self, Error> {
+        let way = Arc::new(way);
         let server = without_credentials(&way.config.cluster_url);
         let connect = |version| {
             let breaker = Arc::new(Breaker::default());
@@ -208,6 +212,8 @@ impl Cluster {
             server,
             version: String::new(),
             client,
+            watching: OnceLock::new(),
+            way: way.clone(),
             plugin: way.plugin.clone(),
             secrets: OfCluster { credentials: way.credentials.clone(), design },
             discovery,
@@ -231,6 +237,15 @@ impl Cluster {
         discovered?;
         cluster.baseline = baseline;
         Ok(cluster)
+    }
+
+    /// A client with a connection of its own, for requests that stay open.
+    fn watching(&self) -> &client::Client {
+        self.watching.get_or_init(|| {
+            let client = client::client(&self.way, self.client.version(), Arc::default());
+            // What could be made once can be made again, unless a file has gone since.
+            client.unwrap_or_else(|_| self.client.clone())
+        })
     }
 
     /// What may be said of a text that came from the cluster.

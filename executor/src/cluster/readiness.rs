@@ -112,6 +112,10 @@ pub(crate) async fn until_ready(
                 let note = Some("it was deleted while it was waited for".into());
                 return Report { readiness: v1::Readiness::Unknown, note };
             }
+            Look::Refused if looks.is_wide() => {
+                looks = cluster.watches.looks(cluster, &what.subject, what.resource, what.design_id);
+                state
+            }
             Look::Refused => {
                 tokio::select! {
                     object = read_later(cluster, &what, deadline) => object.as_ref().map_or(state, judged),

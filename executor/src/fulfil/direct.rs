@@ -9,7 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use switchyard_proto::v1::{self, ObjectRef, Operation};
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, timeout_at},
+};
 
 use self::existing::{ADOPTED, Settled, taken_over};
 use super::{Attempt, Done, Order, Ready};
@@ -366,7 +369,9 @@ impl Direct {
             };
             apply::apply(cluster, &patch, order.answer_by).await.result.map(|_| ())
         };
-        match cell.get_or_try_init(create).await {
+        // Who waits for another to create it waits until its own deadline.
+        let created = timeout_at(order.answer_by, cell.get_or_try_init(create)).await;
+        match created.unwrap_or(Ok(&())) {
             Ok(()) => verdict::namespace_created(missing),
             Err(Verdict::Refused(failure)) => Verdict::Refused(Failure {
                 message: format!("{}; creating it failed: {}", missing.message, failure.message),
