@@ -21,3 +21,4 @@ mod runs;
 mod secrets;
 mod stage;
 mod streams;
+mod watches;

@@ -12,6 +12,7 @@ mod design;
 mod dry_run;
 mod faults;
 mod grpcurl;
+mod hostile;
 mod instructions;
 mod manifests;
 mod metrics;

@@ -86,6 +86,24 @@ async fn discovery_that_comes_back_within_seconds_costs_seconds() {
     assert_applied(&outcome, "reader", Change::Created);
 }
 
+/// Case 251: the question of a run that has time is no reason for another to wait longer than it wants to.
+#[tokio::test]
+async fn who_waits_for_anothers_question_waits_until_its_own_deadline() {
+    let stage = Stage::set("silent-group").await;
+    stage.east.add(Rule::get("/apis/silent.example.com", Fault::Ignore));
+    let ghost = json!({"apiVersion": "silent.example.com/v1", "kind": "Ghost", "metadata": {"name": "ghost"}});
+    let draft = |timeout| Draft::on(&["east"]).step_timeout(timeout).apply("ghost", &[], &ghost);
+    let patient = draft(120_000);
+    let _first = stage.client.execute(patient.seal(), stage.access_for(&patient)).await.unwrap();
+    stage.east.wait_for(1, |seen| seen.path.contains("silent.example.com")).await.unwrap();
+
+    let impatient = draft(1_000);
+    let outcome = tokio::time::timeout(Duration::from_secs(8), stage.run(&impatient)).await;
+
+    let outcome = outcome.expect("it does not wait for the other's question");
+    assert_failed(&outcome, "ghost", "API_UNAVAILABLE", &["cluster east", "silent.example.com/v1"]);
+}
+
 /// Case 21, S17: a cluster whose discovery is dead is no workable cluster, and that takes no minutes to find out.
 #[tokio::test]
 async fn a_cluster_without_discovery_is_named_before_anything_is_written() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchyard_proto::v1::{CancelledBy, ListRunsRequest, Outcome};
+use switchyard_proto::v1::{CancelRunRequest, CancelledBy, ListRunsRequest, Outcome};
 use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
@@ -13,7 +13,7 @@ use switchyard_tests::{
 
 use super::{
     stage::{Stage, check, eventually, within},
-    streams::{chain, refused},
+    streams::{chain, refused, run_id, watch},
 };
 
 /// Case 117: a client that does not read holds up nothing, costs little memory, and misses nothing when it reads again.
@@ -166,4 +166,28 @@ async fn a_drain_that_runs_out_of_time_gives_every_run_its_account() {
         let status = program.process().wait(Duration::from_secs(20)).await;
         assert!(status.is_some_and(|status| !status.success()), "not all was waited for: {}", program.log());
     }
+}
+
+/// Case 332: while an executor drains, who waits for it can see what goes on and stop it.
+#[tokio::test]
+async fn runs_are_listed_watched_and_cancelled_while_the_executor_drains() {
+    let stage = Stage::set("drain-runs").await;
+    let gate = Gate::shut();
+    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())));
+    let draft = chain(&stage, &["east"], 2);
+    let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+    let run_id = run_id(&mut execution).await;
+    stage.east.wait_for(1, Seen::is_write).await.unwrap();
+
+    stage.executor.shutdown().drain();
+    let late = stage.try_run(&draft, stage.access_for(&draft)).await.unwrap_err();
+
+    refused(&late, Reason::ShuttingDown);
+    let mut executor = stage.client.executor();
+    let runs = executor.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+    assert_eq!(runs.len(), 1);
+    executor.cancel_run(CancelRunRequest { run_id: run_id.clone(), reason: String::new() }).await.unwrap();
+    gate.open();
+    let outcome = watch(&stage, &run_id, 0).await;
+    assert_eq!(outcome.outcomes()["map-1"], Outcome::Cancelled);
 }

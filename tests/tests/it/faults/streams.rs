@@ -12,7 +12,7 @@ use switchyard_tests::{
     fault::{Canned, Fault, Gate, Rule, Seen},
     plan::Draft,
 };
-use tonic::{Request, Status};
+use tonic::{Request, Status, codec::CompressionEncoding};
 use tonic_types::StatusExt as _;
 
 use super::stage::{Stage, check, within};
@@ -360,4 +360,22 @@ async fn a_second_plan_on_one_stream_is_refused_and_the_run_goes_on() {
     }
     let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
     assert_eq!(runs.len(), 8);
+}
+
+/// Case 334: compressed requests are taken in.
+#[tokio::test]
+async fn a_compressed_plan_is_carried_out() {
+    let stage = Stage::set("gzip").await;
+    let draft = chain(&stage, &["east"], 2);
+    let messages = parts(&draft, stage.access_for(&draft)).into_iter().map(|part| ExecuteRequest { part: Some(part) });
+    let mut client = stage.client.executor().send_compressed(CompressionEncoding::Gzip);
+
+    let mut events = client.execute(futures::stream::iter(messages)).await.unwrap().into_inner();
+
+    let mut outcome = client::Outcome::default();
+    while let Some(event) = within(events.message()).await.unwrap() {
+        outcome.take(event);
+    }
+    check(&outcome, 2);
+    assert_eq!(outcome.verdict(), Verdict::Succeeded);
 }
