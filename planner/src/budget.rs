@@ -196,6 +196,8 @@ impl Budget {
             Spent::Pool
         };
         self.spent.store(why as u8 + 1, Relaxed);
+        // From now on every question comes here, also after something was given back.
+        self.stop.store(true, Relaxed);
         Err(why)
     }
 
