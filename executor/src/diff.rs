@@ -48,22 +48,25 @@ pub(crate) fn diff(before: Option<&Value>, after: &Value) -> Vec<FieldDiff> {
         }
     }
     let secrets = [Secrets::of_value(before), Secrets::of_value(after)];
-    let show = |value: Option<&Value>| {
-        let text = value.map(Value::to_string).unwrap_or_default();
-        let text = secrets.iter().fold(text, |text, secrets| secrets.mask(&text));
-        switchyard_service::status::capped(&text, LONGEST)
-    };
+    let mask = |text: &str| secrets.iter().fold(text.to_owned(), |text, secrets| secrets.mask(&text));
+    let show = |value: Option<&Value>| value.map(|value| shown(value, mask)).unwrap_or_default();
     fields
         .into_iter()
         .map(|(path, before, after)| FieldDiff { path, before: show(before), after: show(after) })
         .collect()
 }
 
+/// A value as it may be told: masked, then cut.
+pub(crate) fn shown(value: &Value, mask: impl Fn(&str) -> String) -> String {
+    switchyard_service::status::capped(&mask(&value.to_string()), LONGEST)
+}
+
 fn is_of_the_server(path: &str, key: &str) -> bool {
     (path.is_empty() && key == "status") || (path == "metadata" && OF_THE_SERVER.contains(&key))
 }
 
-fn join(path: &str, key: &str) -> String {
+/// The path of a field below `path`.
+pub(crate) fn join(path: &str, key: &str) -> String {
     match (path.is_empty(), key.contains(['.', '/', '[', ' '])) {
         (true, _) => key.to_owned(),
         (false, false) => format!("{path}.{key}"),

@@ -22,6 +22,7 @@ mod locks;
 mod mask;
 mod metrics;
 mod plan;
+mod present;
 mod refuse;
 mod report;
 mod run;

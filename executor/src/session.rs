@@ -309,7 +309,15 @@ fn begin(
             shared.everywhere.clone(),
             shared.locking.clone(),
         ),
-        adapter: ByAdapter { plan: plan.clone(), run_id: run.id.clone(), clusters, kubeconfigs, adapters, secrets },
+        adapter: ByAdapter {
+            plan: plan.clone(),
+            run_id: run.id.clone(),
+            clusters,
+            kubeconfigs,
+            adapters,
+            secrets,
+            everywhere: shared.everywhere.clone(),
+        },
     });
     let identity = Identity { run_id: run.id.clone(), trace_id: run.trace_id.clone() };
     let (journal, control) = (run.journal.clone(), run.control());

@@ -59,6 +59,7 @@ pub(crate) enum Reason {
     AdapterUnreachable,
     AdapterFailed,
     AdapterTimeout,
+    NotGrpc,
     HelmMissing,
     ChartUnfetchable,
     ChartRefused,
@@ -107,6 +108,7 @@ impl Reason {
             Self::AdapterUnreachable => "ADAPTER_UNREACHABLE",
             Self::AdapterFailed => "ADAPTER_FAILED",
             Self::AdapterTimeout => "ADAPTER_TIMEOUT",
+            Self::NotGrpc => "NOT_GRPC",
             Self::HelmMissing => "HELM_MISSING",
             Self::ChartUnfetchable => "CHART_UNFETCHABLE",
             Self::ChartRefused => "CHART_REFUSED",
@@ -156,6 +158,7 @@ impl Reason {
             | Self::Protected
             | Self::NotFound
             | Self::AdapterFailed
+            | Self::NotGrpc
             | Self::HelmMissing
             | Self::ChartRefused
             | Self::ChartConflict
@@ -197,6 +200,22 @@ pub(crate) enum Verdict {
     Again { failure: Failure, after: Option<Duration>, patience: Patience, lost: bool },
     /// Nobody can tell: a write that could not be checked, or a dry run of what another component would make possible.
     Unknown(Failure),
+}
+
+impl Verdict {
+    /// Why success was not proven.
+    pub(crate) fn failure(&self) -> &Failure {
+        match self {
+            Self::Refused(failure) | Self::Again { failure, .. } | Self::Unknown(failure) => failure,
+        }
+    }
+
+    /// The same verdict in other words.
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        let (Self::Refused(failure) | Self::Again { failure, .. } | Self::Unknown(failure)) = &mut self;
+        failure.message = message;
+        self
+    }
 }
 
 /// What a request was about, for messages and for how patient to be.

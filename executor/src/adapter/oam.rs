@@ -81,6 +81,29 @@ fn model(declaration: &Value) -> (&str, &str) {
     (either("/name"), either("/model/version"))
 }
 
+/// The component without a namespace, which a cluster-scoped kind has none of.
+pub(crate) fn without_namespace(declaration: &str) -> Result<String, serde_json::Error> {
+    let mut declaration: Value = serde_json::from_str(declaration)?;
+    if let Some(metadata) = declaration.pointer_mut("/configuration/metadata").and_then(Value::as_object_mut) {
+        metadata.remove("namespace");
+    }
+    Ok(declaration.to_string())
+}
+
+/// The object that adapters make of one without a `spec`: all of it but the metadata is the spec. None if it has one.
+pub(crate) fn as_spec(object: &Value) -> Option<Value> {
+    let (head, rest): (Map<_, _>, Map<_, _>) = object
+        .as_object()?
+        .clone()
+        .into_iter()
+        .partition(|(key, _)| matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
+    let mut object = head;
+    (!rest.contains_key("spec")).then(|| {
+        object.insert("spec".into(), rest.into());
+        object.into()
+    })
+}
+
 /// Adapters make `settings` the object's whole `spec`: a spec is not nested in itself.
 fn settings(configuration: &Value) -> Value {
     if let Some(spec) = configuration.get("spec") {
@@ -132,6 +155,22 @@ mod tests {
         let text = json!({"displayName": "m", "component": {"kind": "IstioMesh"}, "configuration": {"metadata": {}, "profile": "demo"}});
         let component: Value = serde_json::from_str(&component(&text.to_string()).unwrap()).unwrap();
         assert_eq!(component["spec"]["settings"], json!({"profile": "demo"}));
+    }
+
+    #[test]
+    fn cluster_scoped_component_has_no_namespace() {
+        let component: Value =
+            serde_json::from_str(&component(&without_namespace(&declaration()).unwrap()).unwrap()).unwrap();
+        assert_eq!(component["metadata"].get("namespace"), None);
+        assert_eq!(component["spec"]["settings"]["hosts"][0], "shop.example");
+    }
+
+    #[test]
+    fn object_without_a_spec_has_all_but_its_head_as_one() {
+        let object = json!({"apiVersion": "a/v1", "kind": "B", "metadata": {"name": "c"}, "hosts": [1]});
+        let wanted = json!({"apiVersion": "a/v1", "kind": "B", "metadata": {"name": "c"}, "spec": {"hosts": [1]}});
+        assert_eq!(as_spec(&object), Some(wanted.clone()));
+        assert_eq!(as_spec(&wanted), None);
     }
 
     #[test]

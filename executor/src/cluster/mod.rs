@@ -12,6 +12,7 @@ pub(crate) mod discovery;
 pub(crate) mod fence;
 pub(crate) mod lease;
 mod listing;
+pub(crate) mod look;
 pub(crate) mod look_back;
 pub(crate) mod object;
 pub(crate) mod ownership;
@@ -34,20 +35,13 @@ use tracing::{Level, Span, field::Empty};
 
 pub(crate) use self::client::innermost;
 use self::{
-    access::Way,
-    breaker::Breaker,
-    client::Version,
-    discovery::Discovery,
-    fence::Fence,
-    ownership::{Owner, owner},
-    plugin::Plugin,
-    watch::Watches,
+    access::Way, breaker::Breaker, client::Version, discovery::Discovery, fence::Fence, plugin::Plugin, watch::Watches,
 };
 use crate::{
     attributes,
     mask::{OfCluster, OfDesign, Secrets, Unmasked},
     metrics,
-    verdict::{Answer, Reason, Subject, Unanswered, Verdict},
+    verdict::{Answer, Unanswered},
 };
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.
@@ -123,22 +117,6 @@ pub(crate) enum Change {
     /// It was not there to be removed.
     #[default]
     Absent,
-}
-
-/// What one look at an object shows.
-#[derive(Clone, Debug)]
-pub(crate) enum Seen {
-    There {
-        /// Whether it carries the design's mark.
-        ours: bool,
-        /// Whether it was written since the cluster was proven workable; none when the cluster does not say.
-        since: Option<bool>,
-        object: switchyard_proto::v1::ObjectRef,
-    },
-    /// The API server says that it is not there.
-    Absent,
-    /// Nobody can tell, and why.
-    Unknown(String),
 }
 
 /// A complete answer.
@@ -409,45 +387,6 @@ impl Cluster {
     /// Another version of its group that serves a kind; none when there is none, or nobody can tell.
     pub(crate) async fn other_version(&self, api_version: &str, kind: &str, by: Instant) -> Option<String> {
         self.discovery.other_version(self, api_version, kind, by).await
-    }
-
-    /// Looks at one object's metadata. Reads only.
-    pub(crate) async fn look(&self, subject: &Subject<'_>, design_id: &str, by: Instant) -> Seen {
-        let resource = match self.find(subject.api_version, subject.kind, Instant::now(), by).await {
-            Ok(resource) => resource,
-            Err(discovery::Error::Unknown { .. }) => {
-                return Seen::Unknown(format!("kind {} of {} is not served", subject.kind, subject.api_version));
-            }
-            Err(discovery::Error::Failed(why)) => return Seen::Unknown(why),
-        };
-        let namespace = if resource.namespaced { subject.namespace } else { "" };
-        let subject = Subject { namespace, ..subject.clone() };
-        let read = object::read::<object::Bare>(self, &subject, &resource, object::METADATA_ONLY, by).await;
-        // What was known of the kind may be from a run before, and has been forgotten by now.
-        if matches!(&read, Err(Verdict::Again { failure, .. }) if failure.reason == Reason::KindUnknown)
-            && let Err(discovery::Error::Unknown { .. }) =
-                self.find(subject.api_version, subject.kind, Instant::now(), by).await
-        {
-            return Seen::Unknown(format!("kind {} of {} is not served", subject.kind, subject.api_version));
-        }
-        match read {
-            Ok(object::Found::NotThere) => Seen::Absent,
-            Ok(object::Found::There(object::Bare { metadata })) => Seen::There {
-                ours: owner(&metadata, design_id) == Owner::Ours,
-                since: self.is_since_baseline(&metadata.resource_version),
-                object: switchyard_proto::v1::ObjectRef {
-                    api_version: subject.api_version.into(),
-                    kind: subject.kind.into(),
-                    namespace: metadata.namespace,
-                    name: metadata.name,
-                    uid: metadata.uid,
-                    resource_version: metadata.resource_version,
-                },
-            },
-            Err(Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) => {
-                Seen::Unknown(failure.message)
-            }
-        }
     }
 
     /// Whether `resource_version` was written since the cluster was proven workable; none when the cluster did not say.

@@ -81,9 +81,10 @@ impl Removed {
     }
 }
 
+/// An object as far as a removal looks at it.
 #[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
+pub(crate) struct Object {
+    pub(crate) metadata: Metadata,
     #[serde(default)]
     status: Status,
 }
@@ -122,52 +123,17 @@ async fn attempt(
     said: &mut Said,
 ) -> Result<Removed, Verdict> {
     let subject = &what.subject;
-    let refuse = |reason, message: String| Err(Verdict::Refused(Failure::new(reason, message)));
-    let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
-    if is_namespace && PROTECTED.contains(&subject.name) {
-        let text = format!("namespace {} is needed by every cluster and is never deleted", subject.name);
-        return refuse(Reason::Protected, text);
-    }
-    let object: Object = match object::read(cluster, subject, what.resource, accept(subject), by).await? {
-        Found::There(object) => object,
-        Found::NotThere => {
+    let object = match examine(cluster, what, by).await? {
+        Examined::Removable(object) => object,
+        Examined::NotThere => {
             let change = if what.lost_before { Change::Removed } else { Change::Absent };
             return Ok(Removed::new(change, ""));
         }
+        Examined::Shared { with, uid } => {
+            return Ok(Removed { shared_with: Some(with), ..Removed::new(Change::Unchanged, uid) });
+        }
     };
     let metadata = &object.metadata;
-    let is_definition = definition::is_definition(subject.api_version, subject.kind);
-    let whose = match owner(metadata, what.design_id) {
-        Owner::Ours => None,
-        Owner::Design(other) if is_namespace || is_definition || what.leaves_shared => {
-            let shared_with = Some(other.into());
-            return Ok(Removed { shared_with, ..Removed::new(Change::Unchanged, metadata.uid.clone()) });
-        }
-        Owner::Nobody => Some("it carries no design's mark, so it was not deployed by this engine".to_owned()),
-        Owner::Design(other) => Some(format!("it carries the mark of design {other}, not of {}", what.design_id)),
-    };
-    if let Some(whose) = whose {
-        let text = format!("{} is left in place: {whose}", verdict::name(subject));
-        return refuse(Reason::NotOurs, text);
-    }
-    if !what.delete_foreign {
-        let foreign = match what.stop.run_until_cancelled(foreign(cluster, what, is_namespace, by)).await {
-            Some(foreign) => foreign.map_err(|why| verdict::contents_unknown(subject, &why))?,
-            None => {
-                let text = format!("{} was not touched: the run was stopped before", verdict::name(subject));
-                return refuse(Reason::Cancelled, text);
-            }
-        };
-        if foreign.count > 0 {
-            let text = format!(
-                "{} is kept: it holds {} outside the design, which would go with it: {}; set delete_foreign to delete them too",
-                verdict::name(subject),
-                foreign.count_text(),
-                foreign.names.join(", ")
-            );
-            return refuse(Reason::ForeignContents, text);
-        }
-    }
     let uid = match what.dry_run {
         true => &metadata.uid,
         false => what.first_seen.get_or_init(|| metadata.uid.clone()),
@@ -198,6 +164,65 @@ async fn attempt(
     Ok(removed)
 }
 
+/// What became clear of an object that is to be removed.
+pub(crate) enum Examined {
+    Removable(Object),
+    NotThere,
+    /// It belongs to another design and is left where it is, which is no failure (L1).
+    Shared {
+        with: Box<str>,
+        uid: String,
+    },
+}
+
+/// Looks at what is to be removed, whoever is going to remove it, and refuses what must stay (D19). Reads only.
+pub(crate) async fn examine(cluster: &Cluster, what: &Removal<'_>, by: Instant) -> Result<Examined, Verdict> {
+    let subject = &what.subject;
+    let refuse = |reason, message: String| Err(Verdict::Refused(Failure::new(reason, message)));
+    let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
+    if is_namespace && PROTECTED.contains(&subject.name) {
+        let text = format!("namespace {} is needed by every cluster and is never deleted", subject.name);
+        return refuse(Reason::Protected, text);
+    }
+    let object: Object = match object::read(cluster, subject, what.resource, accept(subject), by).await? {
+        Found::There(object) => object,
+        Found::NotThere => return Ok(Examined::NotThere),
+    };
+    let metadata = &object.metadata;
+    let is_definition = definition::is_definition(subject.api_version, subject.kind);
+    let whose = match owner(metadata, what.design_id) {
+        Owner::Ours => None,
+        Owner::Design(other) if is_namespace || is_definition || what.leaves_shared => {
+            return Ok(Examined::Shared { with: other.into(), uid: metadata.uid.clone() });
+        }
+        Owner::Nobody => Some("it carries no design's mark, so it was not deployed by this engine".to_owned()),
+        Owner::Design(other) => Some(format!("it carries the mark of design {other}, not of {}", what.design_id)),
+    };
+    if let Some(whose) = whose {
+        let text = format!("{} is left in place: {whose}", verdict::name(subject));
+        return refuse(Reason::NotOurs, text);
+    }
+    if !what.delete_foreign {
+        let foreign = match what.stop.run_until_cancelled(foreign(cluster, what, is_namespace, by)).await {
+            Some(foreign) => foreign.map_err(|why| verdict::contents_unknown(subject, &why))?,
+            None => {
+                let text = format!("{} was not touched: the run was stopped before", verdict::name(subject));
+                return refuse(Reason::Cancelled, text);
+            }
+        };
+        if foreign.count > 0 {
+            let text = format!(
+                "{} is kept: it holds {} outside the design, which would go with it: {}; set delete_foreign to delete them too",
+                verdict::name(subject),
+                foreign.count_text(),
+                foreign.names.join(", ")
+            );
+            return refuse(Reason::ForeignContents, text);
+        }
+    }
+    Ok(Examined::Removable(object))
+}
+
 /// What is said of an object that took the place of the one that is gone.
 fn made_anew(other: &Metadata) -> String {
     format!("somebody has made it anew meanwhile, with the uid {}; that one is left in place", other.uid)
@@ -217,7 +242,7 @@ async fn foreign(cluster: &Cluster, what: &Removal<'_>, is_namespace: bool, by: 
 }
 
 /// Namespaces say in their status why they linger; of everything else the metadata is enough.
-fn accept(subject: &Subject<'_>) -> &'static str {
+pub(crate) fn accept(subject: &Subject<'_>) -> &'static str {
     if subject.kind == "Namespace" { "application/json" } else { METADATA_ONLY }
 }
 
@@ -348,7 +373,7 @@ async fn until_gone(
 }
 
 /// Why an object that was told to go is still there.
-fn lingering(cluster: &Cluster, object: &Object) -> String {
+pub(crate) fn lingering(cluster: &Cluster, object: &Object) -> String {
     let metadata = &object.metadata;
     let mut parts = Vec::new();
     if !metadata.finalizers.is_empty() {

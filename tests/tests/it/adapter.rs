@@ -2,6 +2,7 @@
 //! demand as adapters in the field do.
 
 mod check;
+mod foreign;
 mod mixed;
 mod reach;
 mod wire;
@@ -14,7 +15,8 @@ use k8s_openapi::{
 };
 use kube::{Api, api::PostParams};
 use switchyard_proto::v1::{
-    AdapterProtocol, Operation, PlanRequest, Registry, RunOptions, StepResult, TargetResult, target_result::Target,
+    AdapterProtocol, Change, Operation, PlanRequest, Registry, Route, RunOptions, StepResult, TargetResult, Verdict,
+    target_result::Target,
 };
 use switchyard_tests::{
     adapter::{self, Adapter},
@@ -106,6 +108,34 @@ fn failure(outcome: &Outcome, component: &str) -> (String, String) {
 async fn get(cluster: &Cluster, namespace: &str, name: &str) -> Option<ConfigMap> {
     let client = cluster.client().await.expect("the cluster answers");
     Api::namespaced(client, namespace).get_opt(name).await.expect("the cluster answers")
+}
+
+/// However an adapter behaved before: through one that has the habits of the field the design goes up, up again without a
+/// change, down, and down again without a call.
+async fn up_and_down(request: &PlanRequest) {
+    let adapter = adapter(&["--namespace-on-delete", "--fail-on-absent", "--swallow-immutable"]).await;
+    let request = PlanRequest { registry: Some(of(&adapter)), options: None, ..request.clone() };
+    let of_adapter = |outcome: &Outcome| {
+        let steps = outcome.results.iter().filter(|result| result.route() == Route::Adapter);
+        steps.map(|result| result.component.clone().expect("a result names its component").name).collect::<Vec<_>>()
+    };
+    for change in [None, Some(Change::Unchanged)] {
+        let up = run(request.clone()).await;
+        assert_eq!(up.verdict(), Verdict::Succeeded, "{:#?}", up.summary);
+        for component in of_adapter(&up) {
+            let target = by_adapter(&up, &component);
+            assert!(change.is_none_or(|change| target.change() == change), "{target:#?}");
+        }
+    }
+    let down = run(undeploy(&request)).await;
+    assert_eq!(down.verdict(), Verdict::Succeeded, "{:#?}", down.summary);
+    let calls = adapter.calls().len();
+    let again = run(undeploy(&request)).await;
+    assert_eq!(again.verdict(), Verdict::Succeeded, "{:#?}", again.summary);
+    for component in of_adapter(&again) {
+        assert_eq!(by_adapter(&again, &component).change(), Change::Absent);
+    }
+    assert_eq!(adapter.calls().len(), calls, "nothing is there, so nobody is called");
 }
 
 /// What was seen on each cluster after the adapter's work.

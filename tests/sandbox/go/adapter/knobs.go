@@ -22,6 +22,9 @@ type Knobs struct {
 	namespaceOnDelete bool
 	swallowImmutable  bool
 	keepOnDelete      bool
+	failOnAbsent      bool
+	failAfter         string
+	needNamespace     bool
 	busy              int64
 }
 
@@ -41,5 +44,8 @@ func (k *Knobs) register(flags *flag.FlagSet) {
 	flags.BoolVar(&k.namespaceOnDelete, "namespace-on-delete", false, "create the namespace before each call's work, a delete's too")
 	flags.BoolVar(&k.swallowImmutable, "swallow-immutable", false, "answer OK when an API server refuses to change what cannot change")
 	flags.BoolVar(&k.keepOnDelete, "keep-on-delete", false, "answer OK to deletes and delete nothing")
+	flags.BoolVar(&k.failOnAbsent, "fail-on-absent", false, "answer UNKNOWN without a word when there is nothing to delete")
+	flags.StringVar(&k.failAfter, "fail-after", "", "do the work, then answer UNKNOWN with this text")
+	flags.BoolVar(&k.needNamespace, "need-namespace", false, "panic over a component that names no namespace")
 	flags.Int64Var(&k.busy, "busy", 0, "answer RESOURCE_EXHAUSTED above this many calls at once; 0 means no limit")
 }

@@ -121,8 +121,11 @@ func (s *Service) misbehave(ctx context.Context, id, running int64, r request) (
 	if k.dieMidCall && !s.hasDied() {
 		os.Exit(3)
 	}
-	if k.failEmpty {
+	switch {
+	case k.failEmpty:
 		return "", status.Error(codes.Unknown, "")
+	case k.failAfter != "":
+		return "", status.Error(codes.Unknown, k.failAfter)
 	}
 	return message, nil
 }

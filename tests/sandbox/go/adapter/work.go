@@ -20,7 +20,13 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 
 // work writes or deletes every component on every cluster. Components after one that fails are not tried, and earlier ones stay;
 // so do the clusters before one that fails. Its error has no text, as in the field.
-func work(ctx context.Context, k Knobs, r request, kubeconfigs []string) (string, error) {
+func work(ctx context.Context, k Knobs, r request, kubeconfigs []string) (message string, err error) {
+	// As in the field, where a panic becomes a status without a word.
+	defer func() {
+		if recover() != nil {
+			message, err = "", status.Error(codes.Unknown, "")
+		}
+	}()
 	var lines []string
 	for _, component := range r.components {
 		object, err := r.read(component)
@@ -30,6 +36,9 @@ func work(ctx context.Context, k Knobs, r request, kubeconfigs []string) (string
 		}
 		if err := object.checked(); err != nil {
 			return "", status.Error(codes.Unknown, err.Error())
+		}
+		if k.needNamespace && object.namespace == "" {
+			panic("no namespace in the component")
 		}
 		for _, kubeconfig := range kubeconfigs {
 			if err := onCluster(ctx, k, r.deletes, object, kubeconfig); err != nil {
@@ -74,7 +83,7 @@ func onCluster(ctx context.Context, k Knobs, deletes bool, o object, kubeconfig 
 	}
 	if deletes {
 		err := api.Delete(ctx, o.name, metav1.DeleteOptions{})
-		if errors.IsNotFound(err) {
+		if errors.IsNotFound(err) && !k.failOnAbsent {
 			return nil
 		}
 		return err
@@ -82,7 +91,7 @@ func onCluster(ctx context.Context, k Knobs, deletes bool, o object, kubeconfig 
 	return replace(ctx, k, api, o)
 }
 
-// replace writes the whole object, whatever was there.
+// replace writes the whole object, whatever was there and whoever made it.
 func replace(ctx context.Context, k Knobs, api dynamic.ResourceInterface, o object) error {
 	wanted := (&unstructured.Unstructured{Object: o.content}).DeepCopy()
 	found, err := api.Get(ctx, o.name, metav1.GetOptions{})

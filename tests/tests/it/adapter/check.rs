@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
-use switchyard_proto::v1::{Change, Outcome, Readiness, Verdict};
-use switchyard_tests::sandbox::Cluster;
+use switchyard_proto::v1::{Change, Outcome, PlanRequest, Readiness, RunOptions, Verdict};
+use switchyard_tests::{client, sandbox::Cluster};
 
 use super::{
-    CONFIG_MAP, MESH, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of, run, seen,
-    undeploy, within,
+    CONFIG_MAP, MESH, POLICY, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of,
+    policy, run, seen, undeploy, up_and_down, within,
 };
 use crate::{design::Design, pair::Pair};
 
@@ -24,7 +26,8 @@ fn routes_and_front(namespace: &str) -> Design {
 async fn ok_with_nothing_done_is_indeterminate() {
     let namespace = namespace("ok-nothing").await;
     let adapter = adapter(&["--ok-nothing"]).await;
-    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
+    let outcome = run(request.clone()).await;
     let outcomes = outcome.outcomes();
     assert_eq!(
         (outcomes["routes"], outcomes["front"], outcomes["aside"]),
@@ -33,6 +36,7 @@ async fn ok_with_nothing_done_is_indeterminate() {
     let (_, message) = failure(&outcome, "routes");
     let wanted = format!("the adapter at {} said OK, but cluster east does not hold it", adapter.address());
     assert!(message.starts_with(&wanted), "{message}");
+    up_and_down(&request).await;
 }
 
 /// D26: UNKNOWN without a word, after half of the clusters were written.
@@ -40,7 +44,8 @@ async fn ok_with_nothing_done_is_indeterminate() {
 async fn failure_without_a_word_says_what_each_cluster_holds() {
     let namespace = namespace("fail-empty").await;
     let adapter = adapter(&["--fail-empty"]).await;
-    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
     assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (reason, message) = failure(&outcome, "routes");
@@ -51,6 +56,7 @@ async fn failure_without_a_word_says_what_each_cluster_holds() {
     let seen = seen(outcome.result("routes").unwrap());
     assert_eq!((seen["east"].outcome(), seen["west"].outcome()), (Outcome::Succeeded, Outcome::Failed));
     assert_eq!(adapter.calls().len(), 1, "nothing is asked twice");
+    up_and_down(&request).await;
 }
 
 /// D26, cases 125 and 128: the deadline passes, the adapter writes all the same, and nobody called it a success or a failure.
@@ -59,7 +65,8 @@ async fn what_an_adapter_writes_after_the_deadline_is_indeterminate() {
     let pair = Pair::shared().await;
     let namespace = namespace("late").await;
     let adapter = adapter(&["--write-late=4s"]).await;
-    let outcome = run(within(deploy(&routes_and_front(&namespace), of(&adapter)), 2)).await;
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
+    let outcome = run(within(request.clone(), 2)).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
     assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (reason, message) = failure(&outcome, "routes");
@@ -70,6 +77,7 @@ async fn what_an_adapter_writes_after_the_deadline_is_indeterminate() {
     let written = adapter.wait_for(Duration::from_secs(10), |entry| entry.event == "written").await.unwrap();
     assert!(written.left);
     assert!(get(pair.world.west(), &namespace, "routes").await.is_some(), "as the message said");
+    up_and_down(&request).await;
 }
 
 /// D26, case 127: an adapter that dies after its work is asked once, and the look decides.
@@ -77,11 +85,13 @@ async fn what_an_adapter_writes_after_the_deadline_is_indeterminate() {
 async fn adapter_that_dies_after_the_work_is_judged_by_what_is_there() {
     let namespace = namespace("dies-after").await;
     let adapter = adapter(&["--die-mid-call"]).await;
-    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     let target = by_adapter(&outcome, "routes");
     assert!(target.warnings.iter().any(|warning| warning.contains("gave no answer")), "{target:#?}");
     assert_eq!(adapter.calls().len(), 1);
+    up_and_down(&request).await;
 }
 
 /// D26, case 127: and one that dies without having done it.
@@ -89,7 +99,8 @@ async fn adapter_that_dies_after_the_work_is_judged_by_what_is_there() {
 async fn adapter_that_dies_before_the_work_is_indeterminate_and_not_asked_again() {
     let namespace = namespace("dies-before").await;
     let adapter = adapter(&["--ok-nothing", "--die-mid-call"]).await;
-    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
+    let request = deploy(&routes_and_front(&namespace), of(&adapter));
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
     assert_eq!(outcome.outcomes()["front"], Outcome::Withheld);
     let (_, message) = failure(&outcome, "routes");
@@ -98,6 +109,7 @@ async fn adapter_that_dies_before_the_work_is_indeterminate_and_not_asked_again(
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].run, outcome.summary.run_id, "a call says what it belongs to");
     assert_eq!(calls[0].step, outcome.result("routes").unwrap().step_id);
+    up_and_down(&request).await;
 }
 
 /// D26: what is no object of any cluster cannot be looked at.
@@ -126,55 +138,208 @@ async fn removal_that_left_the_object_failed() {
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("said that it removed") && message.contains("cluster east holds it"), "{message}");
+    up_and_down(&request).await;
 }
 
-/// 5.7: a refusal that the adapter swallows is not told as a change.
+/// Cases 304, 312: a refusal that the adapter swallows is no success, and a first creation is one.
 #[tokio::test]
-async fn swallowed_refusal_is_no_change() {
+async fn swallowed_refusal_is_indeterminate_and_names_the_field() {
     let namespace = namespace("immutable").await;
     let adapter = adapter(&["--swallow-immutable"]).await;
     let fixed = format!("{{metadata: {{namespace: {namespace}}}, immutable: true, data: {{colour: blue}}}}");
     let design = Design::new().mesh("fixed", CONFIG_MAP, &[], &fixed);
     let request = deploy(&design, of(&adapter));
     let first = run(request.clone()).await;
-    assert_eq!(by_adapter(&first, "fixed").change(), Change::Configured);
-    let mut request = request;
+    assert_eq!(by_adapter(&first, "fixed").change(), Change::Created);
     let text = design.text().replace("colour: blue", "colour: green");
-    request.design = switchyard_tests::client::deploy(text, &["east"]).design;
-    let second = run(request).await;
-    assert_eq!(by_adapter(&second, "fixed").change(), Change::Unchanged);
-    let colour = get(Pair::shared().await.world.east(), &namespace, "fixed").await.unwrap().data.unwrap();
-    assert_eq!(colour["colour"], "blue");
+    let changed = PlanRequest { design: client::deploy(text, &["east"]).design, ..request.clone() };
+    let second = run(changed).await;
+    assert_eq!(second.outcomes()["fixed"], Outcome::Indeterminate);
+    let (reason, message) = failure(&second, "fixed");
+    assert_eq!(reason, "ADAPTER_FAILED");
+    for cluster in ["east", "west"] {
+        let told = format!(
+            "cluster {cluster} holds it otherwise than declared: data.colour is \"blue\", declared as \"green\""
+        );
+        assert!(message.contains(&told), "{message}");
+        assert_eq!(seen(second.result("fixed").unwrap())[cluster].outcome(), Outcome::Indeterminate);
+    }
+    up_and_down(&request).await;
 }
 
-/// D26: an object of that name that is not this design's proves nothing.
+/// Case 304: what cannot be told does not tell a secret.
 #[tokio::test]
-async fn object_without_the_designs_mark_proves_nothing() {
-    let namespace = namespace("foreign").await;
-    let other = Design::new().config_map("routes", &namespace, &[]);
-    let direct = switchyard_tests::client::deploy(other.text(), &["east", "west"]);
-    assert_eq!(run(direct).await.verdict(), Verdict::Succeeded);
-    let adapter = adapter(&["--ok-nothing"]).await;
-    let outcome = run(deploy(&routes_and_front(&namespace), of(&adapter))).await;
+async fn fields_that_differ_are_told_without_secret_values() {
+    let namespace = namespace("immutable-secret").await;
+    let adapter = adapter(&["--swallow-immutable"]).await;
+    let secret =
+        format!("{{metadata: {{namespace: {namespace}}}, immutable: true, stringData: {{key: canary-old-7f1}}}}");
+    let design = Design::new().mesh("fixed", ("v1", "Secret"), &[], &secret);
+    let request = deploy(&design, of(&adapter));
+    let first = run(request.clone()).await;
+    assert_eq!(first.verdict(), Verdict::Succeeded, "stringData is stored as data: {:#?}", first.summary);
+    let text = design.text().replace("canary-old-7f1", "canary-new-7f1");
+    let second = run(PlanRequest { design: client::deploy(text, &["east"]).design, ..request.clone() }).await;
+    let (_, message) = failure(&second, "fixed");
+    assert!(message.contains("stringData.key is \"[redacted]\", declared as \"[redacted]\""), "{message}");
+    let told = format!("{:?}", second.events);
+    for value in ["canary-old-7f1", "canary-new-7f1", "Y2FuYXJ5"] {
+        assert!(!told.contains(value), "{value}");
+    }
+    up_and_down(&request).await;
+}
+
+/// Case 304: an adapter skips what it cannot read, and says OK.
+#[tokio::test]
+async fn skipped_object_is_indeterminate_though_an_older_one_is_there() {
+    let namespace = namespace("skipped").await;
+    let adapter = adapter(&["--only-process-oam"]).await;
+    let design = Design::new().mesh("routes", POLICY, &[], &policy(&namespace));
+    let request = deploy(&design, of(&adapter));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    let text = design.text().replace("spec: {podSelector: {}, policyTypes: [Egress]}", "spec: 'podSelector: {}'");
+    assert_ne!(text, design.text());
+    let second = run(PlanRequest { design: client::deploy(text, &["east"]).design, ..request.clone() }).await;
+    assert_eq!(second.outcomes()["routes"], Outcome::Indeterminate);
+    let (_, message) = failure(&second, "routes");
+    assert!(message.contains("otherwise than declared: spec is "), "{message}");
+    up_and_down(&request).await;
+}
+
+/// Cases 304, 305: adapters of ProcessOAM make objects of a spec alone.
+#[tokio::test]
+async fn configuration_that_did_not_travel_is_indeterminate() {
+    let namespace = namespace("beside-spec").await;
+    let adapter = adapter(&["--only-process-oam"]).await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let request = deploy(&design, of(&adapter));
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
     let (_, message) = failure(&outcome, "routes");
-    assert!(message.contains("without the design's mark"), "{message}");
+    assert!(message.contains("data is absent, declared as {\"colour\":\"blue\"}"), "{message}");
+    up_and_down(&request).await;
 }
 
-/// 5.7: the namespace that an adapter makes on a delete is the adapter's doing; the component is gone all the same.
+/// Case 304: how an API server spells what it stores is no difference.
 #[tokio::test]
-async fn removal_from_a_namespace_that_the_adapter_makes_first_succeeds() {
+async fn object_that_the_api_server_filled_in_and_spelt_otherwise_is_as_declared() {
+    let namespace = namespace("spelt").await;
+    let adapter = adapter(&[]).await;
+    let in_namespace =
+        |rest: &str| format!("{{metadata: {{namespace: {namespace}, labels: {{}}, annotations: null}}, {rest}}}");
+    let pod = "{hostNetwork: false, volumes: [{name: cache, emptyDir: {}}], nodeSelector: {}, initContainers: [], containers: \
+        [{name: web, image: web, args: [], env: [{name: EMPTY, value: ''}, {name: SIZE, value: 1024Mi}], ports: \
+        [{containerPort: 8080}, {containerPort: 8080, protocol: UDP}], resources: {requests: {cpu: 0.5, memory: 1024Mi}, \
+        limits: {cpu: 1, memory: 1.5Gi}}, securityContext: {privileged: false, capabilities: {}}, \
+        readinessProbe: {httpGet: {port: 8080}, initialDelaySeconds: 0}}]}";
+    let template = format!("template: {{metadata: {{labels: {{app: web}}, creationTimestamp: null}}, spec: {pod}}}");
+    let design = Design::new()
+        .mesh("web", ("apps/v1", "Deployment"), &[], &in_namespace(&format!(
+            "spec: {{replicas: 0, paused: false, strategy: {{}}, selector: {{matchLabels: {{app: web}}}}, {template}}}, status: {{}}"
+        )))
+        .mesh("night", ("batch/v1", "CronJob"), &[], &in_namespace(&format!(
+            "spec: {{schedule: '@daily', suspend: true, jobTemplate: {{spec: {{{}}}}}}}",
+            template.replace("{hostNetwork", "{restartPolicy: Never, hostNetwork")
+        )))
+        .mesh("front", ("v1", "Service"), &[], &in_namespace(
+            "spec: {type: ClusterIP, selector: {app: web}, ports: [{port: 80, targetPort: 8080}, {name: x, port: 81}]}"
+        ))
+        .mesh("disk", ("v1", "PersistentVolumeClaim"), &[], &in_namespace(
+            "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}"
+        ))
+        .mesh("scaler", ("autoscaling/v2", "HorizontalPodAutoscaler"), &[], &in_namespace(
+            "spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, metrics: \
+             [{type: External, external: {metric: {name: q}, target: {type: Value, value: 1000m}}}]}"
+        ))
+        .mesh("routes", ("networking.k8s.io/v1", "Ingress"), &[], &in_namespace(
+            "spec: {rules: [{host: a.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, \
+             port: {number: 80}}}}]}}]}"
+        ))
+        .mesh("wall", POLICY, &[], &in_namespace("spec: {podSelector: {}, ingress: [{}], policyTypes: []}"))
+        .mesh("quota", ("v1", "ResourceQuota"), &[], &in_namespace("spec: {hard: {requests.cpu: 1000m, pods: 4}}"))
+        .mesh("budget", ("policy/v1", "PodDisruptionBudget"), &[], &in_namespace("spec: {minAvailable: 0}"))
+        .mesh("reader", ("rbac.authorization.k8s.io/v1", "Role"), &[], &in_namespace("rules: []"))
+        .mesh("secret", ("v1", "Secret"), &[], &in_namespace("data: {a: eA==, b: \"eHl6\\n\"}, stringData: {a: y}"));
+    let request = deploy(&design, of(&adapter));
+    let outcome = run(request.clone()).await;
+    assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    for result in &outcome.results {
+        let name = &result.component.as_ref().unwrap().name;
+        assert_eq!(by_adapter(&outcome, name).change(), Change::Created, "{name}");
+    }
+    up_and_down(&request).await;
+}
+
+/// Case 307: the namespace that holds where none is named is in what the adapter gets.
+#[tokio::test]
+async fn component_without_a_namespace_gets_the_default_one() {
+    let namespace = namespace("unnamed").await;
+    let adapter = adapter(&["--need-namespace"]).await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], "{data: {colour: blue}}");
+    let mut request = deploy(&design, of(&adapter));
+    request.options = Some(RunOptions { default_namespace: namespace.clone(), ..RunOptions::default() });
+    for (request, change) in [(request.clone(), Change::Created), (undeploy(&request), Change::Removed)] {
+        let outcome = run(request).await;
+        assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+        assert_eq!(by_adapter(&outcome, "routes").change(), change);
+    }
+    assert_eq!(adapter.calls()[0].component["configuration"]["metadata"]["namespace"], *namespace);
+}
+
+/// Case 303: gone is gone, whatever the adapter says of it.
+#[tokio::test]
+async fn failed_removal_of_what_is_gone_is_removed_with_the_adapters_words() {
+    let namespace = namespace("fails-after").await;
+    let good = adapter(&[]).await;
+    let request = deploy(&routes_and_front(&namespace), of(&good));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    let adapter = adapter(&["--fail-after=the release is stuck"]).await;
+    let down = run(undeploy(&PlanRequest { registry: Some(of(&adapter)), ..request.clone() })).await;
+    assert_eq!(down.verdict(), Verdict::Succeeded, "{:#?}", down.summary);
+    let target = by_adapter(&down, "routes");
+    assert_eq!(target.change(), Change::Removed);
+    assert!(target.warnings.iter().any(|warning| warning.contains("the release is stuck")), "{target:#?}");
+    up_and_down(&request).await;
+}
+
+/// Case 302: where nothing is there nobody is called, and so no namespace is made.
+#[tokio::test]
+async fn second_undeploy_calls_nobody_and_leaves_no_namespace() {
     let world = Pair::shared().await.world;
     let namespace = format!("made-{}", uuid::Uuid::new_v4().simple());
-    let adapter = adapter(&["--namespace-on-delete"]).await;
+    let adapter = adapter(&["--namespace-on-delete", "--fail-on-absent"]).await;
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
     let outcome = run(undeploy(&deploy(&design, of(&adapter)))).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
-    let events = world.east().audit().unwrap();
-    let made = events.iter().filter(|event| event.is_write() && event.uri.starts_with("/api/v1/namespaces?"));
-    assert!(made.count() > 0, "made by the adapter");
-    let ours = events.iter().filter(|event| event.uri.contains(&namespace) && event.is_write());
-    assert!(ours.into_iter().all(|event| event.user_agent.starts_with("reference-adapter")));
+    assert_eq!(by_adapter(&outcome, "routes").change(), Change::Absent);
+    let seen = seen(outcome.result("routes").unwrap());
+    assert_eq!(["east", "west"].map(|cluster| seen[cluster].change()), [Change::Absent; 2]);
+    assert_eq!(adapter.calls(), []);
+    for cluster in [world.east(), world.west()] {
+        let api = Api::<Namespace>::all(cluster.client().await.unwrap());
+        assert!(api.get_opt(&namespace).await.unwrap().is_none());
+    }
+}
+
+/// Case 302: the adapter is called for the clusters that hold something, and for no other.
+#[tokio::test]
+async fn removal_is_asked_for_on_the_clusters_that_hold_the_object() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("half").await;
+    let adapter = adapter(&["--fail-on-absent"]).await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let request = deploy(&design, of(&adapter));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    let west = pair.world.west();
+    let api = Api::<ConfigMap>::namespaced(west.client().await.unwrap(), &namespace);
+    api.delete("routes", &DeleteParams::default()).await.unwrap();
+    let down = run(undeploy(&request)).await;
+    assert_eq!(down.verdict(), Verdict::Succeeded, "{:#?}", down.summary);
+    let seen = seen(down.result("routes").unwrap());
+    assert_eq!(["east", "west"].map(|cluster| seen[cluster].change()), [Change::Removed, Change::Absent]);
+    let calls = adapter.calls();
+    assert_eq!(calls.last().unwrap().servers, [vec![pair.world.east().url().to_owned()]], "{calls:#?}");
+    up_and_down(&request).await;
 }
 
 /// D16, S13: what an adapter made is waited for too, and what comes of that is told beside the outcome.
@@ -188,7 +353,8 @@ async fn what_an_adapter_made_is_waited_for_until_it_is_ready() {
         .mesh("routes", CONFIG_MAP, &[], &config_map(&namespace))
         .mesh("front", ("v1", "Service"), &[], &balanced)
         .config_map("behind", &namespace, &["front"]);
-    let mut request = within(deploy(&design, of(&adapter)), 5);
+    let plain = deploy(&design, of(&adapter));
+    let mut request = within(plain.clone(), 5);
     request.options.as_mut().unwrap().wait_until_ready = true;
     let outcome = run(request).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.results);
@@ -197,6 +363,7 @@ async fn what_an_adapter_made_is_waited_for_until_it_is_ready() {
         let found = ["east", "west"].map(|cluster| seen[cluster].readiness());
         assert_eq!(found, [readiness; 2], "{component}: {seen:#?}");
     }
+    up_and_down(&plain).await;
 }
 
 /// Case 308: a kind that is served no longer is forgotten by the look too.

@@ -8,11 +8,14 @@ use std::{
 use switchyard_proto::v1::{AdapterProtocol, CancelledBy, Outcome, PlanRequest, TargetResult, Verdict, plan_step};
 use switchyard_tests::{
     adapter::{self, Adapter},
-    client::{self, Client},
+    client::{self, Client, TraceParent},
     programs::Program,
-    sandbox::{Cluster, Folder},
+    sandbox::{Cluster, Folder, Trace},
 };
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+};
 use tonic::Code;
 
 use super::{CONFIG_MAP, ThroughAdapter, config_map, deploy, failure, namespace, of, run, within};
@@ -132,6 +135,79 @@ async fn adapter_that_restarts_between_two_calls_is_not_noticed_and_one_that_is_
     assert_eq!(third.outcomes()["routes"], Outcome::Failed);
     let (reason, message) = failure(&third, "routes");
     assert_eq!(reason, "ADAPTER_UNREACHABLE", "{message}");
+}
+
+/// Answers every connection with these bytes, or none, and ends it.
+fn answering(bytes: &'static [u8]) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(bytes).await.ok();
+        }
+    });
+    address
+}
+
+/// Case 287: what speaks something else has done nothing, and is named.
+#[tokio::test]
+async fn peer_that_is_no_grpc_service_fails_its_component_and_is_named() {
+    let namespace = namespace("no-grpc").await;
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let peers: [(&'static [u8], &str, &str); 4] = [
+        (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "NOT_GRPC", "HTTP/1"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "NOT_GRPC", "SSH"),
+        (&[0x15, 3, 3, 0, 2, 2, 70], "NOT_GRPC", "TLS"),
+        (b"", "ADAPTER_UNREACHABLE", "without a word"),
+    ];
+    for (bytes, reason, what) in peers {
+        let address = answering(bytes);
+        let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+        assert_eq!(outcome.outcomes()["routes"], Outcome::Failed, "{what}: {:#?}", outcome.summary);
+        let (told, message) = failure(&outcome, "routes");
+        assert_eq!(told, reason, "{message}");
+        assert!(message.contains(&address.to_string()) && message.contains(what), "{message}");
+        assert!(!message.contains("may have acted"), "{message}");
+    }
+}
+
+/// Case 309: an address rests within a run; a new run dials it anew.
+#[tokio::test]
+async fn adapter_that_was_started_since_serves_the_next_run() {
+    let namespace = namespace("started-since").await;
+    let address = adapter::free_address().unwrap();
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+    let first = run(request.clone()).await;
+    assert_eq!(failure(&first, "routes").0, "ADAPTER_UNREACHABLE");
+    let _adapter = Adapter::prepare().at(address).start().await.unwrap();
+    let second = run(request).await;
+    assert_eq!(second.verdict(), Verdict::Succeeded, "{:#?}", second.summary);
+}
+
+/// Case 310: whom nobody could reach is in the trace and in the log.
+#[tokio::test]
+async fn adapter_that_cannot_be_reached_is_in_the_trace_and_in_the_log() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("unreached").await;
+    let address = adapter::free_address().unwrap();
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
+    let parent = TraceParent::random();
+    let client = pair.client().await.traced(parent.clone());
+    let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+    let outcome = client.run(request, vec![]).await.unwrap();
+    assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
+    let complete = |trace: &Trace| trace.named("run").count() == 1 && trace.named("connect to adapter").count() == 1;
+    let trace = pair.world.jaeger().wait_for(parent.trace_id(), Duration::from_secs(30), complete).await.unwrap();
+    let span = trace.named("connect to adapter").next().unwrap();
+    assert_eq!(span.attribute("server.address"), Some("127.0.0.1"));
+    assert_eq!(span.attribute("server.port"), Some(address.port().to_string().as_str()));
+    assert!(trace.is_below(span, trace.named("step routes").next().unwrap()), "{}", trace.tree());
+    let log = pair.executor.log();
+    let told = |line: &&str| line.contains("adapter cannot be reached") && line.contains(&address.to_string());
+    assert_eq!(log.lines().filter(told).count(), 1);
 }
 
 /// Case 122: IPv6 literals are addresses.

@@ -1,0 +1,4 @@
+//! What is there, and how it stands to what is asked for. Pure: the requests that look are in `cluster`.
+
+pub(crate) mod compare;
+mod quantity;
