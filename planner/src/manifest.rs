@@ -104,10 +104,22 @@ pub fn object<'a>(
 
 /// What an adapter gets: the component in the shape of the current generation, with marks, as JSON. The component is used
 /// up. Legacy components are converted as Meshery does it; traits that are no drawing are kept beside.
-pub fn declaration<'a>(component: Component<'a>, marks: &'a Marks, budget: &Budget) -> Result<String, Spent> {
-    let Component { position, id, name, kind, api_version, model, model_version, mut configuration, rest, .. } =
-        component;
-    marks.put(configuration.map_mut("metadata"), id.clone());
+///
+/// As on the direct path, `displayName` is the name of the object, and the namespace is written out: adapters in the field
+/// know no default, and some of them panic without one.
+pub fn declaration<'a>(
+    component: Component<'a>,
+    name: Cow<'a, str>,
+    namespace: Option<Cow<'a, str>>,
+    marks: &'a Marks,
+    budget: &Budget,
+) -> Result<String, Spent> {
+    let Component { position, id, kind, api_version, model, model_version, mut configuration, rest, .. } = component;
+    let metadata = configuration.map_mut("metadata");
+    if let Some(namespace) = namespace {
+        metadata.set("namespace", Node::string(At::START, namespace));
+    }
+    marks.put(metadata, id.clone());
     let configuration = Node::new(At::START, Value::Map(configuration));
     let text = |text| Node::string(At::START, text);
     let mut map = match position {

@@ -353,6 +353,53 @@ fn components_that_disagree_on_a_charts_namespace_are_warned_of() {
     assert!(plan.steps.iter().all(|step| step.chart.is_none()));
 }
 
+/// Cases 307, 312: what an adapter gets is named and placed as on the direct path (D10).
+#[test]
+fn an_adapter_gets_the_objects_name_and_the_effective_namespace() {
+    let own = registry(&[("istio", Some(("adapter", 1)))]);
+    let declared = |kind_of: (&str, &str), display_name: &str, metadata: Value| {
+        let mut component = of_model(kind(component("mesh"), kind_of.0, kind_of.1), "istio");
+        component["displayName"] = json!(display_name);
+        component["configuration"] = json!({"metadata": metadata, "spec": {}});
+        manifest(&with(&own, &design([component])).unwrap())
+    };
+    let gateway = ("networking.istio.io/v1", "Gateway");
+    let declaration = declared(gateway, "My Gateway", json!({"name": "gateway"}));
+    assert_eq!(declaration["displayName"], "gateway");
+    assert_eq!(declaration["configuration"]["metadata"]["namespace"], "default");
+    let declaration = declared(gateway, "gateway", json!({"namespace": "shop"}));
+    assert_eq!(declaration["configuration"]["metadata"]["namespace"], "shop");
+    let declaration = declared(("v1", "Namespace"), "shop", json!({}));
+    assert_eq!(declaration["configuration"]["metadata"].get("namespace"), None);
+}
+
+/// Case 305: what does not travel by ProcessOAM is told before it is missed.
+#[test]
+fn configuration_that_an_adapter_loses_is_warned_of() {
+    let own = registry(&[("istio", Some(("adapter", 1)))]);
+    let warnings = |version: &str, name: &str, configuration: Value| {
+        let mut component = of_model(kind(component("mesh"), version, name), "istio");
+        component["configuration"] = configuration;
+        let plan = with(&own, &design([component])).unwrap();
+        plan.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
+    };
+    let lost = |warnings: Vec<String>, what: &str| {
+        assert!(
+            matches!(warnings.as_slice(), [one] if one.contains("ProcessOAM") && one.contains(what)),
+            "{warnings:?}"
+        );
+    };
+    lost(warnings("v1", "ConfigMap", json!({"data": {"a": "b"}})), "data");
+    lost(warnings("example.com/v1", "Thing", json!({"spec": {}, "extra": 1})), "extra");
+    for (version, name, configuration) in [
+        ("networking.istio.io/v1", "Gateway", json!({"servers": []})),
+        ("apps/v1", "Deployment", json!({"metadata": {"labels": {}}, "spec": {}, "status": {}})),
+        ("", "IstioMesh", json!({"profile": "demo"})),
+    ] {
+        assert_eq!(warnings(version, name, configuration), Vec::<String>::new());
+    }
+}
+
 const LEGACY: &str = "name: LegacyShop
 services:
   mesh:

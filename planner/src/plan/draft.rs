@@ -10,7 +10,7 @@ use crate::design::{Component, Components, Field, Position};
 use crate::document::{At, Map, Node, Path, Value};
 use crate::manifest::{self, Chosen, Identity};
 use crate::problem::{Kind, Problem, Problems, quoted, shortened};
-use crate::registry::{Chart, Found, Layers, NearMisses, Registrant};
+use crate::registry::{Chart, Found, Layers, NearMisses, Protocol, Registrant};
 use crate::route::{self, Route, Unusable};
 
 /// A semantic component on its way to a step.
@@ -297,6 +297,9 @@ impl<'t> Check<'t, '_, '_> {
             self.refuse_list();
             self.clean();
         }
+        if let Route::Adapter { protocol: Protocol::Auto | Protocol::ProcessOam, .. } = route {
+            self.beside_spec();
+        }
         let name = self.name(direct);
         let namespace = self.namespace(default_namespace, direct);
         (name, namespace, route, unusable)
@@ -408,6 +411,28 @@ impl<'t> Check<'t, '_, '_> {
             self.warnings.add(|| self.component.warning_at(path, Code::ValueSuspicious, message));
         }
         self.warnings.leave_out(more);
+    }
+
+    /// Adapters that are asked by ProcessOAM make an object of metadata and a spec, and lose what stands beside them. Without a
+    /// spec they take all of it as one, which is no loss where a kind has one: only Kubernetes' own kinds are known here.
+    fn beside_spec(&mut self) {
+        let Component { configuration, api_version, kind, .. } = &*self.component;
+        let group = manifest::group(api_version);
+        let is_own = !api_version.is_empty() && (!group.contains('.') || group.ends_with(".k8s.io"));
+        if configuration.get("spec").is_none() && !is_own {
+            return;
+        }
+        let travels = ["apiVersion", "kind", "metadata", "name", "namespace", "spec", "status"];
+        let keys = configuration.iter().map(|entry| entry.key.as_ref()).filter(|key| !travels.contains(key));
+        let keys: Vec<_> = keys.map(quoted).take(5).collect();
+        if !keys.is_empty() {
+            let message = format!(
+                "an adapter that is asked by ProcessOAM makes the {kind} of `metadata` and `spec` alone, and loses {}; have \
+                 the component applied directly, or its adapter asked by Provision",
+                keys.join(", ")
+            );
+            self.warn(Field::Configuration, Code::ValueSuspicious, message);
+        }
     }
 
     fn name(&mut self, direct: bool) -> Cow<'t, str> {

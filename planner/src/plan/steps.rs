@@ -71,7 +71,7 @@ fn step<'t>(
         [id, name, kind, api_version, model, model_version].map(ToString::to_string);
     let payload = match route {
         Route::Direct => manifest::object(component, object_name, namespace, marks, budget)?,
-        Route::Adapter { .. } => manifest::declaration(component, marks, budget)?,
+        Route::Adapter { .. } => manifest::declaration(component, object_name, namespace, marks, budget)?,
     };
     Ok(Step {
         id,
