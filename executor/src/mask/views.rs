@@ -79,7 +79,7 @@ pub(super) fn views(text: &str) -> Vec<View> {
         }
     }
     for level in 0..views.len() {
-        let others: [Resolve; 7] = [quotes, percent, form, entity, indentation, fold, yaml];
+        let others: [Resolve; 8] = [quotes, double_quotes, percent, form, entity, indentation, fold, yaml];
         let others = others.map(|resolve| views[level].resolved(resolve));
         let decoded = base64(&views[level]).into_iter().chain(hex(&views[level]));
         // What was in other quotes, or encoded, may have escapes of its own.
@@ -135,11 +135,15 @@ fn unicode(rest: &[u8]) -> Option<(Resolved, usize)> {
     Some((Resolved::Char(c), 12))
 }
 
-/// Quotes in quotes that are no escapes: doubled ones (YAML, CSV), and how shells leave a string and come back to it.
+/// Single quotes in single quotes: doubled ones (YAML, SQL), and how shells leave a string and come back to it.
 fn quotes(text: &[u8]) -> Option<(Resolved, usize)> {
-    let spelled = [("'\\''", '\''), ("'\"'\"'", '\''), ("''", '\''), ("\"\"", '"')];
-    let (spelling, c) = spelled.into_iter().find(|(spelling, _)| text.starts_with(spelling.as_bytes()))?;
-    Some((Resolved::Char(c), spelling.len()))
+    let spelling = ["'\\''", "'\"'\"'", "''"].into_iter().find(|spelling| text.starts_with(spelling.as_bytes()))?;
+    Some((Resolved::Char('\''), spelling.len()))
+}
+
+/// Doubled ones in double quotes (CSV).
+fn double_quotes(text: &[u8]) -> Option<(Resolved, usize)> {
+    text.starts_with(b"\"\"").then_some((Resolved::Char('"'), 2))
 }
 
 /// `%26`, as in URLs.
