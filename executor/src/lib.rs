@@ -31,6 +31,7 @@ mod schedule;
 mod service;
 mod session;
 mod together;
+mod user_agent;
 mod verdict;
 
 pub use crate::cluster::contents::Place;

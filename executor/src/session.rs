@@ -4,6 +4,7 @@
 use std::{collections::HashMap, convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
+use http::header::USER_AGENT;
 use switchyard_proto::{
     Kept,
     v1::{self, CancelledBy, ExecuteRequest, ExecuteResponse, execute_request::Part, execute_response::Event},
@@ -45,6 +46,7 @@ use crate::{
     refuse,
     run::{self, Identity},
     runs::{self, Run, Runs},
+    user_agent,
 };
 
 /// How long it may take to prove that a cluster is workable: a dial of 10 s, and the questions.
@@ -173,13 +175,13 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     let kubeconfigs = kubeconfigs(&shared.access, &plan, &access)?;
     let for_helm = for_helm(&shared.access, &plan, &access);
     let secrets = Arc::new(OfDesign::new(plan.secrets()));
-    let clusters = prove(shared, &plan, &access, &secrets).instrument(span.clone()).await?;
+    let run_id = uuid::Uuid::new_v4().to_string();
+    let clusters = prove(shared, &plan, &access, &secrets, &run_id).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
     let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
-    let run_id = uuid::Uuid::new_v4().to_string();
     let locks = match &shared.locking {
         Some(locking) if !plan.dry_run => {
             let locking = locking.lock(runs::key(&plan), &run_id, &clusters).instrument(span.clone());
@@ -201,7 +203,9 @@ async fn prove(
     plan: &Plan,
     sources: &[Source],
     design: &Arc<OfDesign>,
+    run_id: &str,
 ) -> Result<Vec<Arc<Cluster>>, Status> {
+    let agent = &user_agent::of_run(run_id);
     let mut clusters: Vec<Arc<Cluster>> = Vec::new();
     let mut by_server: HashMap<String, &String> = HashMap::new();
     let mut unusable = Vec::new();
@@ -209,7 +213,8 @@ async fn prove(
     for some in sources.chunks(PROOFS) {
         let proofs = some.iter().map(|(name, source)| async move {
             // A plugin that makes credentials has a bound of its own.
-            let way = access.way(name, source).await?;
+            let mut way = access.way(name, source).await?;
+            way.config.headers.push((USER_AGENT, agent.clone()));
             let by = Instant::now() + PROOF;
             Cluster::connect(name, way, known.of(Access::asker(name, source)), design.clone(), by).await
         });

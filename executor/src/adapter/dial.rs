@@ -11,7 +11,7 @@ use super::{
     Adapter, Call, Error, answer,
     greeting::{Greeting, Peer},
 };
-use crate::mask::Unmasked;
+use crate::{mask::Unmasked, user_agent};
 
 /// How long a connection may take. An adapter that is black-holed shows nothing at all (case 124).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,6 +105,7 @@ async fn connect(adapter: &Adapter, greeting: Greeting, deadline: Instant) -> Re
             Some(tls) => endpoint.tls_config(tls),
             None => Ok(endpoint),
         })
+        .and_then(|endpoint| endpoint.user_agent(user_agent::program()))
         .map_err(|error| crate::cluster::innermost(&error))?
         // For the dials that the channel makes by itself when its connection is gone. The first dial is bound below, and
         // should end there, where it is named.
