@@ -1,11 +1,12 @@
 //! Which kinds a cluster serves, and where: asked only for the group versions that a plan needs, once (D12, cases 20, 29).
 //!
-//! A plan that turns out to need many is answered by one question for all of them (aggregated discovery, Kubernetes 1.30);
+//! A plan that turns out to need many is answered by one question for all of them (aggregated discovery, Kubernetes 1.26);
 //! in a cluster with hundreds of definitions that answer is megabytes, so it is not the first one. What is known is kept for
 //! the runs that follow, for a while: what turns out to be wrong is asked for anew.
 
 pub(crate) mod aggregated;
 mod groups;
+mod plain;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -221,9 +222,9 @@ impl Discovery {
     /// Asks for every group version at once. What the API server cannot vouch for now is left to a question of its own.
     async fn ask_for_all(&self, cluster: &Cluster, by: Instant) {
         let asked = Instant::now();
-        let groups = aggregated::read(cluster, aggregated::NAMED, by.min(asked + ALL_AT_ONCE)).await;
+        let groups = aggregated::at_once(cluster, by.min(asked + ALL_AT_ONCE)).await;
         let mut known = self.known();
-        for version in groups.into_iter().flatten().flat_map(aggregated::Group::versions) {
+        for version in groups.into_iter().flat_map(aggregated::Group::versions) {
             let cell = known.entry(version.api_version).or_default();
             if !version.is_stale {
                 let kinds = version.kinds.into_iter().map(|it| (it.kind, it.resource)).collect();
