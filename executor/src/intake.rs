@@ -443,7 +443,7 @@ fn object(mut declared: serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
         head,
         kind_by: None,
         namespace_by: None,
-        role_by: None,
+        refers_to: Vec::new(),
     })
 }
 
@@ -465,7 +465,14 @@ fn direct(clusters: &HashMap<String, Lane>, route: v1::DirectRoute, field: &str)
             return invalid(format!("{field}.manifest"), format!("{what} is empty"));
         }
     }
-    Ok(Direct { lanes, manifest: Bytes::from(route.manifest), head, kind_by: None, namespace_by: None, role_by: None })
+    Ok(Direct {
+        lanes,
+        manifest: Bytes::from(route.manifest),
+        head,
+        kind_by: None,
+        namespace_by: None,
+        refers_to: Vec::new(),
+    })
 }
 
 fn options(options: v1::RunOptions) -> Result<Options, Error> {

@@ -93,8 +93,17 @@ pub(crate) struct Direct {
     pub(crate) kind_by: Option<StepIx>,
     /// The step that is the namespace, if the design brings it along.
     pub(crate) namespace_by: Option<StepIx>,
-    /// The step that is the role which this object binds, if the design brings it along.
-    pub(crate) role_by: Option<StepIx>,
+    /// The steps that are what the object refers to by name, as far as the design brings them along and an API server refuses the
+    /// object without them: the role that it binds, a Pod's account and priority.
+    pub(crate) refers_to: Vec<Reference>,
+}
+
+/// What an object refers to, and the step that is it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) by: StepIx,
 }
 
 /// What an object says of itself.
@@ -143,6 +152,19 @@ struct RoleRef {
     name: String,
 }
 
+/// As much of a Pod as tells what has to be there before it.
+#[derive(Deserialize)]
+struct Pod {
+    spec: PodSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    service_account_name: Option<String>,
+    priority_class_name: Option<String>,
+}
+
 impl Head {
     pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
@@ -162,13 +184,20 @@ impl Head {
 }
 
 impl Direct {
-    /// Kind and name of the role that the object binds.
-    fn binds(&self) -> Option<(String, String)> {
-        if self.head.group() != RBAC || !self.head.kind.ends_with("RoleBinding") {
-            return None;
+    /// Kinds and names of what has to be there before an API server takes the object.
+    fn needs_by_name(&self) -> Vec<(String, String)> {
+        let Head { api_version, kind, .. } = &self.head;
+        if self.head.group() == RBAC && kind.ends_with("RoleBinding") {
+            let binding = serde_json::from_slice(&self.manifest).ok();
+            return binding.map(|Binding { role_ref }| (role_ref.kind, role_ref.name)).into_iter().collect();
         }
-        let Binding { role_ref } = serde_json::from_slice(&self.manifest).ok()?;
-        Some((role_ref.kind, role_ref.name))
+        if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
+            return Vec::new();
+        }
+        let Ok(Pod { spec }) = serde_json::from_slice(&self.manifest) else { return Vec::new() };
+        let account = spec.service_account_name.map(|name| ("ServiceAccount".to_owned(), name));
+        let priority = spec.priority_class_name.map(|name| ("PriorityClass".to_owned(), name));
+        account.into_iter().chain(priority).collect()
     }
 
     /// Group and kind that the object defines.
@@ -182,6 +211,9 @@ impl Direct {
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// Groups and kinds of what is referred to by name.
+const REFERRED_TO: [(&str, &str); 4] =
+    [(RBAC, "Role"), (RBAC, "ClusterRole"), ("", "ServiceAccount"), ("scheduling.k8s.io", "PriorityClass")];
 
 /// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
 /// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
@@ -233,7 +265,7 @@ impl Plan {
         }
     }
 
-    /// Marks the objects whose kind, namespace or role the design brings along itself.
+    /// Marks the objects whose kind, namespace, role, account or priority the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
             let steps = self.steps.iter().enumerate();
@@ -244,16 +276,21 @@ impl Plan {
             .filter(|(_, direct)| direct.head.is_namespace())
             .map(|(ix, direct)| (direct.head.metadata.name.clone(), ix))
             .collect();
-        // A Role of that name in another namespace is taken for the one that is meant: it costs a look too many at most.
-        let roles: BTreeMap<_, _> = objects()
-            .filter(|(_, direct)| direct.head.group() == RBAC)
+        // One of that name in another namespace is taken for the one that is meant: it costs a look too many at most.
+        let by_name: BTreeMap<_, _> = objects()
+            .filter(|(_, direct)| REFERRED_TO.contains(&(direct.head.group(), direct.head.kind.as_str())))
             .map(|(ix, direct)| ((direct.head.kind.clone(), direct.head.metadata.name.clone()), ix))
             .collect();
         for step in &mut self.steps {
             let (Work::Direct(direct) | Work::Adapter(Adapter { object: Some(direct), .. })) = &mut step.work else {
                 continue;
             };
-            direct.role_by = direct.binds().and_then(|role| roles.get(&role).copied());
+            if !by_name.is_empty() {
+                let needed = direct.needs_by_name().into_iter();
+                let found =
+                    needed.filter_map(|it| by_name.get(&it).map(|&by| Reference { kind: it.0, name: it.1, by }));
+                direct.refers_to = found.collect();
+            }
             let head = &direct.head;
             direct.kind_by = kinds.get(&(head.group().to_owned(), head.kind.clone())).copied();
             let namespace = head.metadata.namespace.as_ref().unwrap_or(&self.options.default_namespace);

@@ -40,6 +40,7 @@ pub(crate) enum Reason {
     AnswerLost,
     WebhookDenied,
     WebhookUnavailable,
+    PolicyDenied,
     ConversionUnavailable,
     ApplyUnsupported,
     UnexpectedAnswer,
@@ -89,6 +90,7 @@ impl Reason {
             Self::AnswerLost => "ANSWER_LOST",
             Self::WebhookDenied => "WEBHOOK_DENIED",
             Self::WebhookUnavailable => "WEBHOOK_UNAVAILABLE",
+            Self::PolicyDenied => "POLICY_DENIED",
             Self::ConversionUnavailable => "CONVERSION_UNAVAILABLE",
             Self::ApplyUnsupported => "APPLY_UNSUPPORTED",
             Self::UnexpectedAnswer => "UNEXPECTED_ANSWER",
@@ -147,6 +149,7 @@ impl Reason {
             | Self::KindUnknown
             | Self::TooLarge
             | Self::WebhookDenied
+            | Self::PolicyDenied
             | Self::ApplyUnsupported
             | Self::UnexpectedAnswer
             | Self::DefinitionRejected
@@ -298,6 +301,8 @@ const LOST: Patience = patience(300, 3);
 const NEVER: Patience = patience(0, 1);
 /// What an object refers to may be applied beside it: a role beside its binding (case 81).
 const MISSING_REFERENCE: Patience = patience(10, 100);
+/// What a controller of the cluster does within seconds.
+const CONTROLLER: Patience = patience(10, 100);
 /// Errors that say nothing of how long they last.
 const ODD: Patience = patience(10, 3);
 
@@ -418,7 +423,7 @@ pub(crate) fn contents_unknown(subject: &Subject<'_>, why: &str) -> Verdict {
     Verdict::Refused(Failure::new(Reason::ApiUnavailable, text))
 }
 
-/// A component of the design that makes this one possible: it defines its kind, is its namespace, or the role that it binds.
+/// A component of the design that makes this one possible: it defines its kind, is its namespace, or is referred to by name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Provider<'a> {
     pub(crate) component: &'a str,
@@ -436,13 +441,33 @@ pub(crate) enum ProviderState {
     Missing,
 }
 
+/// Something that a component refers to by name, and the component that is it.
+#[derive(Clone, Debug)]
+pub(crate) struct Referred<'a> {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) by: Provider<'a>,
+}
+
+impl Referred<'_> {
+    /// Whether the API server's words miss this very one.
+    fn is_missed(&self, message: &str) -> bool {
+        let Self { kind, name, .. } = self;
+        match kind.as_str() {
+            "ServiceAccount" => message.contains(&format!("serviceaccount \"{name}\"")),
+            "PriorityClass" => message.contains(&format!("PriorityClass with name {name} ")),
+            _ => message.contains(name.as_str()),
+        }
+    }
+}
+
 /// What the design itself brings along for a component.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Provided<'a> {
     pub(crate) kind: Option<Provider<'a>>,
     pub(crate) namespace: Option<Provider<'a>>,
-    /// The role that it binds.
-    pub(crate) role: Option<Provider<'a>>,
+    /// What it refers to by name.
+    pub(crate) referred: &'a [Referred<'a>],
     /// Whether a chart is installed before the component, which may bring its kind or its namespace.
     pub(crate) chart: bool,
     /// Whether the run creates a missing namespace by itself.
@@ -458,7 +483,11 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
     let (provider, what) = match failure.reason {
         Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
         Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is created by")),
-        Reason::NotFound => (provided.role, "its role is created by".to_owned()),
+        // The API server's words name the one that it misses.
+        Reason::NotFound => match provided.referred.iter().find(|it| it.is_missed(&failure.message)) {
+            Some(Referred { kind, name, by }) => (Some(*by), format!("{kind} {name} is created by")),
+            None => (None, String::new()),
+        },
         // A webhook with side effects says so instead of deciding (case 83).
         _ if provided.dry_run && failure.message.contains("does not support dry run") => {
             return cannot_tell(failure, &failure.message);
@@ -610,10 +639,19 @@ impl Class {
         if message.contains("admission webhook") && message.contains("denied the request") {
             return Self::refused(Reason::WebhookDenied);
         }
+        // So does a policy's (case 289), whose words name policy and binding.
+        if (message.contains("AdmissionPolicy '") || message.contains("with binding '"))
+            && message.contains("denied request")
+        {
+            return Self::refused(Reason::PolicyDenied);
+        }
         let has_cause = |wanted: &str| details.causes.iter().any(|cause| cause.reason.is(wanted));
         match code.as_u16() {
             401 => Self::again(Reason::CredentialsRejected, NEVER),
             403 if has_cause("NamespaceTerminating") => Self::again(Reason::NamespaceTerminating, OVERLOAD),
+            403 if is_about_what_comes_later(message) => Self::again(Reason::NotFound, MISSING_REFERENCE),
+            // The quota is there and nobody has counted yet what it limits.
+            403 if message.contains("status unknown for quota") => Self::again(Reason::ApiUnavailable, CONTROLLER),
             403 => Self::refused(Reason::Forbidden),
             404 if details.kind == "namespaces" && subject.namespace_in_design => {
                 Self::again(Reason::NamespaceNotFound, ODD)
@@ -660,6 +698,7 @@ impl Class {
             }
             Reason::KindUnknown => format!("{what}: the API server does not serve this path (yet): {text}"),
             Reason::NotFound => format!("{what} refers to what does not exist there: {text}"),
+            Reason::PolicyDenied => format!("{what} was denied by a policy of the cluster: {text}"),
             Reason::Stale => format!("{what} has been made anew by somebody meanwhile: {text}"),
             Reason::Conflict if self.patience.is_some() => {
                 format!("{what} could not be written beside another write at the same moment: {text}")
@@ -691,6 +730,13 @@ impl Class {
 /// (case 283).
 fn names_a_version_that_is_gone(says: impl Fn(&str) -> bool) -> bool {
     says("request to convert CR") && says("invalid group/version")
+}
+
+/// Whether a refusal is about an account or a priority that may be made a moment later, by a controller or by the design itself
+/// (case 288).
+fn is_about_what_comes_later(message: &Unmasked) -> bool {
+    message.contains("error looking up service account") && message.contains("not found")
+        || message.contains("no PriorityClass with name")
 }
 
 /// Whether a refusal is about a field that cannot change (cases 39, 40).
@@ -826,6 +872,29 @@ mod tests {
         assert_again(&judge(500, &status("InternalError", away, "{}")), Reason::WebhookUnavailable, false);
     }
 
+    /// Case 289, in the words of 1.37; the code is the one that the policy chose.
+    #[test]
+    fn policy_that_denies_is_final_whatever_code_it_chose() {
+        let denied =
+            "configmaps \\\"a\\\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        for code in [403, 413, 422] {
+            assert_refused(&judge(code, &status("Invalid", denied, "{}")), Reason::PolicyDenied);
+        }
+    }
+
+    /// Case 288.
+    #[test]
+    fn what_controllers_make_in_a_moment_is_waited_for() {
+        let account = "pods \\\"a\\\" is forbidden: error looking up service account shop/default: serviceaccount \\\"default\\\" not found";
+        assert_again(&judge(403, &status("Forbidden", account, "{}")), Reason::NotFound, false);
+        let priority = "pods \\\"a\\\" is forbidden: no PriorityClass with name high was found";
+        assert_again(&judge(403, &status("Forbidden", priority, "{}")), Reason::NotFound, false);
+        let quota = "pods \\\"a\\\" is forbidden: status unknown for quota: q, resources: pods";
+        assert_again(&judge(403, &status("Forbidden", quota, "{}")), Reason::ApiUnavailable, false);
+        let quota = "pods \\\"a\\\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+        assert_refused(&judge(403, &status("Forbidden", quota, "{}")), Reason::Forbidden);
+    }
+
     #[test]
     fn answers_that_may_follow_a_commit_are_lost() {
         assert_again(&judge(504, ""), Reason::Timeout, true);
@@ -862,7 +931,7 @@ mod tests {
         let told = |state, dry_run| {
             let kind = Some(Provider { component: "definition", state });
             let provided =
-                Provided { kind, namespace: None, role: None, chart: false, creates_namespaces: false, dry_run };
+                Provided { kind, namespace: None, referred: &[], chart: false, creates_namespaces: false, dry_run };
             in_light_of(provided, unknown(), &subject())
         };
         assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);

@@ -32,7 +32,7 @@ use crate::{
     mask::{OfDesign, Secrets},
     plan::{self, Plan},
     schedule::{Lane, StepIx},
-    verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Subject, Verdict},
+    verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Referred, Subject, Verdict},
 };
 
 /// A namespace by lane and name, and whether it was created.
@@ -337,10 +337,13 @@ impl Direct {
                 Some((_, false)) => ProviderState::Missing,
             },
         };
+        let reference =
+            |it: &plan::Reference| Referred { kind: it.kind.clone(), name: it.name.clone(), by: provider(it.by) };
+        let referred: Vec<_> = direct.refers_to.iter().map(reference).collect();
         let provided = Provided {
             kind: direct.kind_by.map(provider),
             namespace: direct.namespace_by.map(provider),
-            role: direct.role_by.map(provider),
+            referred: &referred,
             chart: self.plan.steps[order.step.0 as usize].chart.is_some(),
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,

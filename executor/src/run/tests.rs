@@ -80,7 +80,7 @@ fn plan(text: &str) -> Arc<Plan> {
                 head,
                 kind_by: None,
                 namespace_by: None,
-                role_by: None,
+                refers_to: Vec::new(),
             }),
         });
     }

@@ -345,7 +345,7 @@ async fn binding_waits_for_the_role_beside_it() {
     let dry = stage.try_run(&before(chain(Draft::on(&["east"]).dry_run())), access()).await.unwrap();
     assert_eq!(dry.outcomes()["readers"], Outcome::Indeterminate, "{:?}", dry.result("readers"));
     let told = &failure(&dry, "readers", "east").message;
-    assert!(told.contains("cannot tell in a dry run: its role is created by component reader"), "{told}");
+    assert!(told.contains("cannot tell in a dry run: Role reader is created by component reader"), "{told}");
 
     // The role comes behind three others, so the binding is there first.
     let real = stage.try_run(&chain(before(Draft::on(&["east"]))), access()).await.unwrap();
