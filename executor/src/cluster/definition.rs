@@ -10,7 +10,10 @@ use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cluster, Target, discovery, object::Condition};
-use crate::verdict::{Failure, Reason, Unanswered, Verdict};
+use crate::{
+    mask::Unmasked,
+    verdict::{Failure, Reason, Unanswered, Verdict},
+};
 
 const KIND: &str = "CustomResourceDefinition";
 const GROUP: &str = "apiextensions.k8s.io";
@@ -69,6 +72,18 @@ struct Status {
 }
 
 impl Definition {
+    /// What the API server says of it meanwhile, such as a `caBundle` that somebody has yet to fill in (case 284).
+    fn why_not_established(&self, render: impl Fn(&Unmasked) -> String) -> String {
+        let said = self.condition("Established", "False").into_iter();
+        let said = said.chain(self.condition("NonStructuralSchema", "True"));
+        let said = said.filter(|condition| !condition.message.is(""));
+        let said: Vec<_> = said.map(|it| format!("{}: {}", render(&it.reason), render(&it.message))).collect();
+        match said.is_empty() {
+            true => "it is not established".into(),
+            false => format!("it is not established ({})", said.join("; ")),
+        }
+    }
+
     fn condition(&self, kind: &str, status: &str) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == status)
     }
@@ -159,7 +174,7 @@ async fn look(cluster: &Cluster, definition: &Definition, deadline: Instant) -> 
         return Err(Failure::new(Reason::DefinitionRejected, text));
     }
     if definition.condition("Established", "True").is_none() {
-        return Ok(Some("it is not established".into()));
+        return Ok(Some(definition.why_not_established(|text| cluster.render(text))));
     }
     let Spec { group, names, versions } = &definition.spec;
     for version in versions.iter().filter(|version| version.served) {
@@ -176,6 +191,18 @@ async fn look(cluster: &Cluster, definition: &Definition, deadline: Instant) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mask::Secrets;
+
+    #[test]
+    fn why_a_definition_is_not_established_is_told_in_the_api_servers_words() {
+        let text = r#"{"status":{"conditions":[{"type":"Established","status":"False","reason":"InvalidCABundle",
+            "message":"The conversion webhook's caBundle is invalid"}]}}"#;
+        let definition: Definition = serde_json::from_str(text).unwrap();
+        let wanted = "it is not established (InvalidCABundle: The conversion webhook's caBundle is invalid)";
+        let render = |text: &Unmasked| Secrets::default().render(text);
+        assert_eq!(definition.why_not_established(render), wanted);
+        assert_eq!(Definition::default().why_not_established(render), "it is not established");
+    }
 
     #[test]
     fn definition_of_the_first_moment_is_readable() {

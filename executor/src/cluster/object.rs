@@ -80,6 +80,7 @@ pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) status: String,
+    pub(crate) reason: Unmasked,
     pub(crate) message: Unmasked,
 }
 
