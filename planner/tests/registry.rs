@@ -67,6 +67,12 @@ fn slips_of_the_finger_are_refused_by_name() {
             vec!["chart.url"],
         ),
         (json!({"hello": "world"}), vec!["registry.json", "holds no registry"]),
+        // Case 298: a key that Meshery's entries have too makes none of ours Meshery's.
+        (json!({"registrants": [{"name": "a", "metadata": {}}]}), vec!["registrants[0].metadata", "no such field"]),
+        (json!({"models": [{"name": "a", "status": "enabled"}]}), vec!["models[0].status", "no such field"]),
+        (json!({"models": [{"id": "7", "status": "enabled"}]}), vec!["registry.json", "holds no registry"]),
+        (json!({"page": 0, "registrants": [{"id": "7", "rank": 1}]}), vec!["registry.json", "holds no registry"]),
+        (json!({"models": [{"name": "", "registrant": {"kind": "mesh"}}]}), vec!["registry.json", "none of them"]),
     ] {
         let message = message(text);
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");

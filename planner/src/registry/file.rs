@@ -46,6 +46,15 @@ pub enum Error {
         /// The file or folder.
         path: PathBuf,
     },
+    /// It holds entries, and none of them can be read.
+    #[error(
+        "{path} holds entries of a registry, and none of them is in the form of switchyard.v1.Registry or of Meshery's connections, \
+         models or components"
+    )]
+    NoEntry {
+        /// The file.
+        path: PathBuf,
+    },
     /// Two files name a default.
     #[error("{path} names a second `default_registrant`; keep one")]
     SecondDefault {
@@ -117,8 +126,18 @@ pub fn read(path: &Path) -> Result<Read, Error> {
                     whole.default_registrant = form.default_registrant;
                 }
             }
-            Some(node) if gathering.take(&node) => any = true,
-            _ => skipped.push(file),
+            Some(node) => {
+                let before = gathering.understood();
+                match gathering.take(&node) {
+                    // A registry that is emptied by mistake would route everything elsewhere, and nobody would be told (case 298).
+                    true if gathering.understood() == before && holds_entries(&node) => {
+                        return Err(Error::NoEntry { path: file });
+                    }
+                    true => any = true,
+                    false => skipped.push(file),
+                }
+            }
+            None => skipped.push(file),
         }
     }
     if !any && !folder {
@@ -173,15 +192,26 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Whether a document is meant as the JSON form, rather than as a list that Meshery's REST API answers. The latter has page
-/// numbers around it, or entries that carry what only Meshery's have.
+/// numbers around it, or entries that hold what only Meshery's do: judged by the values, since a stray key in our own form is a
+/// mistake that has to be named.
 fn is_form(map: &Map<'_>) -> bool {
     let has = |key: &str| map.get(key).is_some();
     let form = ["registrants", "models", "default_registrant", "defaultRegistrant"].iter().any(|key| has(key));
     let paged = ["page", "pageSize", "page_size", "totalCount", "total_count"].iter().any(|key| has(key));
     let entries = ["registrants", "models"].iter().filter_map(|key| map.get(key)?.as_list()).flatten();
-    let mesherys = entries.filter_map(Node::as_map).any(|entry| {
-        entry.get("registrant").is_some_and(|registrant| registrant.as_map().is_some())
-            || ["schemaVersion", "metadata", "status", "summary"].iter().any(|key| entry.get(key).is_some())
-    });
-    form && !paged && !mesherys
+    form && !paged && !entries.filter_map(Node::as_map).any(is_mesherys)
+}
+
+fn is_mesherys(entry: &Map<'_>) -> bool {
+    let text = |key: &str| entry.get(key).and_then(Node::as_str).unwrap_or_default();
+    let is_map = |key: &str| entry.get(key).is_some_and(|node| node.as_map().is_some());
+    let described = !text("status").is_empty() || is_map("metadata") || is_map("summary");
+    is_map("registrant") || text("schemaVersion").contains(".meshery.io/") || (!text("id").is_empty() && described)
+}
+
+/// Whether a document lists anything.
+fn holds_entries(node: &Node<'_>) -> bool {
+    let list = |node: &Node<'_>| node.as_list().is_some_and(|list| !list.is_empty());
+    let lists = ["registrants", "models", "components"];
+    list(node) || node.as_map().is_some_and(|map| lists.iter().any(|key| map.get(key).is_some_and(list)))
 }

@@ -17,6 +17,8 @@ use crate::problem::quoted;
 pub struct Gathering {
     connections: HashMap<String, Registrant>,
     models: Vec<Listed>,
+    /// Entries that were understood, those that are switched off included.
+    understood: usize,
 }
 
 /// Two registrants behind one model that lead to different places.
@@ -47,6 +49,11 @@ struct Listed {
 }
 
 impl Gathering {
+    /// How many entries were understood so far, those that are switched off included.
+    pub fn understood(&self) -> usize {
+        self.understood
+    }
+
     /// Takes in a document. Answers whether it was one of Meshery's registry at all.
     pub fn take(&mut self, node: &Node<'_>) -> bool {
         match &node.value {
@@ -81,8 +88,12 @@ impl Gathering {
         }
         let connection = text(map, &["schemaVersion"]).starts_with("connections.meshery.io/")
             || (map.get("kind").is_some() && map.get("metadata").is_some() && map.get("status").is_some());
-        if let (true, Some(registrant)) = (connection, registrant(map)) {
-            self.connections.insert(id(map, &["id"]), registrant);
+        if connection {
+            let registrant = registrant(map);
+            self.understood += usize::from(registrant.is_some() || is_off(map));
+            if let Some(registrant) = registrant {
+                self.connections.insert(id(map, &["id"]), registrant);
+            }
         }
         connection
     }
@@ -101,7 +112,11 @@ impl Gathering {
 
     fn take_model(&mut self, map: &Map<'_>, who: Option<Registrant>) {
         let name = text(map, &["name"]);
-        if name.is_empty() || matches!(text(map, &["status"]).as_str(), "ignored" | "duplicate") {
+        if name.is_empty() {
+            return;
+        }
+        self.understood += 1;
+        if matches!(text(map, &["status"]).as_str(), "ignored" | "duplicate") {
             return;
         }
         let version = match text(map, &["model", "version"]) {
@@ -131,7 +146,7 @@ impl Gathering {
 
     /// Adds what was gathered to a registry, whose own entries win.
     pub fn into_registry(self, mut registry: Registry) -> Result<Registry, Conflict> {
-        let Self { connections, models } = self;
+        let Self { connections, models, understood: _ } = self;
         let given: std::collections::HashSet<String> = registry.models.keys().cloned().collect();
         let mut updated: HashMap<(String, String), String> = HashMap::new();
         for listed in models {
@@ -204,11 +219,16 @@ fn is_model(map: &Map<'_>) -> bool {
     map.get("name").is_some() && (stated || shaped)
 }
 
+/// Whether a registrant is there and not to be used.
+fn is_off(map: &Map<'_>) -> bool {
+    matches!(text(map, &["status"]).as_str(), "deleted" | "ignored")
+}
+
 /// A registrant, in the shape of a connection or of the old host row. One that says nothing is none.
 fn registrant(map: &Map<'_>) -> Option<Registrant> {
     let kind = text(map, &["kind"]);
     let hostname = text(map, &["Hostname"]);
-    if matches!(text(map, &["status"]).as_str(), "deleted" | "ignored") {
+    if is_off(map) {
         return None;
     }
     let metadata = map.get("metadata").and_then(Node::as_map);
