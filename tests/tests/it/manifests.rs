@@ -32,7 +32,7 @@ fn file(path: &str) -> String {
 }
 
 /// Applies a folder of `k8s/` as people do, with no mistake forgiven, and returns what kubectl said.
-async fn apply(cluster: &Cluster, folder: &str) -> String {
+pub(crate) async fn apply(cluster: &Cluster, folder: &str) -> String {
     let access = Folder::new("manifests").unwrap();
     let kubeconfig = access.write("admin.yaml", &cluster.kubeconfig_admin().to_string()).unwrap();
     let toolbox = Toolbox::get(&[Tool::Kubectl]).await.unwrap();
