@@ -61,7 +61,9 @@ impl ControlPlane {
 #[derive(Debug, Default)]
 pub struct Builder {
     clusters: Vec<String>,
+    api_server: Option<Tool>,
     settings: Settings,
+    controller_manager: bool,
     scheduler: bool,
     kwok: bool,
 }
@@ -110,7 +112,22 @@ impl Builder {
     /// collected or made out of a Deployment. Pods then need a service account, as in a cluster of the real world.
     #[must_use]
     pub fn controller_manager(mut self) -> Self {
+        self.controller_manager = true;
+        self.service_accounts()
+    }
+
+    /// Has pods need a service account, as in a cluster of the real world. Without a controller manager nobody makes the account
+    /// `default` of a namespace.
+    #[must_use]
+    pub fn service_accounts(mut self) -> Self {
         self.settings.service_accounts = true;
+        self
+    }
+
+    /// Asks for API servers of another version than the newest.
+    #[must_use]
+    pub fn api_server(mut self, tool: Tool) -> Self {
+        self.api_server = Some(tool);
         self
     }
 
@@ -130,28 +147,29 @@ impl Builder {
 
     /// Starts everything and waits until it is ready.
     pub async fn start(self) -> anyhow::Result<ControlPlane> {
-        let Self { mut clusters, settings, scheduler, kwok } = self;
+        let Self { mut clusters, api_server, settings, controller_manager, scheduler, kwok } = self;
+        let api_server = api_server.unwrap_or(Tool::KubeApiserver);
         if clusters.is_empty() {
             clusters.push("main".to_owned());
         }
-        let mut wanted = vec![Tool::Etcd, Tool::KubeApiserver];
-        wanted.extend(settings.service_accounts.then_some(Tool::KubeControllerManager));
+        let mut wanted = vec![Tool::Etcd, api_server];
+        wanted.extend(controller_manager.then_some(Tool::KubeControllerManager));
         wanted.extend(scheduler.then_some(Tool::KubeScheduler));
         wanted.extend(kwok.then_some(Tool::Kwok));
         let tools = Toolbox::get(&wanted).await?;
 
         let folder = Folder::new("etcd")?;
         let etcd = Etcd::start(&tools, &folder, settings.otlp.as_deref()).await?;
-        let api_server = tools.path(Tool::KubeApiserver)?;
+        let api_server = tools.path(api_server)?;
         let starting = clusters.iter().map(|name| Cluster::start(api_server.to_owned(), etcd.url(), name, &settings));
         let clusters = try_join_all(starting).await?;
-        let (settings, tools) = (&settings, &tools);
+        let tools = &tools;
         let companions = clusters.iter().map(async |cluster| {
             if scheduler {
                 controllers::scheduler(cluster, tools)?;
             }
             let manager = async {
-                if settings.service_accounts {
+                if controller_manager {
                     controllers::controller_manager(cluster, tools).await?;
                 }
                 anyhow::Ok(())

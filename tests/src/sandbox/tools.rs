@@ -23,6 +23,10 @@ pub enum Tool {
     Etcd,
     /// The Kubernetes API server.
     KubeApiserver,
+    /// The API server of Kubernetes 1.27, the oldest that is tested, always built from its pinned module.
+    KubeApiserver127,
+    /// The API server of Kubernetes 1.30, always built from its pinned module.
+    KubeApiserver130,
     /// Removes namespaces, collects garbage, makes Deployments into pods.
     KubeControllerManager,
     /// Gives pods a node.
@@ -61,10 +65,14 @@ struct Facts {
 /// Reported by the Kubernetes programs; without it `/version` is nonsense, and clients decide by it.
 const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.37.2 \
      -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37";
+const KUBERNETES_1_27_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.27.16 \
+     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=27";
+const KUBERNETES_1_30_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.30.14 \
+     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=30";
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Adapter,
         Self::Buf,
         Self::CliUtilsApply,
@@ -74,6 +82,8 @@ impl Tool {
         Self::Helm,
         Self::Jaeger,
         Self::KubeApiserver,
+        Self::KubeApiserver127,
+        Self::KubeApiserver130,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::Kubectl,
@@ -103,6 +113,24 @@ impl Tool {
             Self::KubeApiserver => {
                 kubernetes("kube-apiserver", &["--version"], 33, "k8s.io/kubernetes/cmd/kube-apiserver", 245)
             }
+            Self::KubeApiserver127 => facts(
+                "kube-apiserver-1.27",
+                &[],
+                None,
+                "kubernetes-1.27",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                KUBERNETES_1_27_VERSION,
+                200,
+            ),
+            Self::KubeApiserver130 => facts(
+                "kube-apiserver-1.30",
+                &[],
+                None,
+                "kubernetes-1.30",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                KUBERNETES_1_30_VERSION,
+                200,
+            ),
             Self::KubeControllerManager => kubernetes(
                 "kube-controller-manager",
                 &["--version"],
@@ -208,8 +236,9 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    if matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply) {
-        // Whatever else is called so is not ours.
+    let ours = matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply);
+    // Whatever else is called so is not ours; and of the older API servers it is the very version that matters.
+    if ours || matches!(tool, Tool::KubeApiserver127 | Tool::KubeApiserver130) {
         return None;
     }
     let facts = tool.facts();

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::{
     api::{
         core::v1::Namespace,
-        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -114,6 +114,44 @@ impl Cluster {
         let context = || format!("failed to grant something to {user}");
         Api::all(client.clone()).create(&PostParams::default(), &role).await.with_context(context)?;
         Api::all(client).create(&PostParams::default(), &binding).await.with_context(context)?;
+        Ok(())
+    }
+    /// Permits a user some verbs on some resources of an API group in one namespace, and nowhere else.
+    pub async fn grant_in(
+        &self,
+        namespace: &str,
+        user: &str,
+        verbs: &[&str],
+        group: &str,
+        resources: &[&str],
+    ) -> anyhow::Result<()> {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let name = format!("sandbox-{}", uuid::Uuid::new_v4().simple());
+        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+        let rbac = "rbac.authorization.k8s.io".to_owned();
+        let role = Role {
+            metadata: metadata.clone(),
+            rules: Some(vec![PolicyRule {
+                api_groups: Some(texts(&[group])),
+                resources: Some(texts(resources)),
+                verbs: texts(verbs),
+                ..PolicyRule::default()
+            }]),
+        };
+        let binding = RoleBinding {
+            metadata,
+            role_ref: RoleRef { api_group: Some(rbac.clone()), kind: "Role".to_owned(), name },
+            subjects: Some(vec![Subject {
+                api_group: Some(rbac),
+                kind: "User".to_owned(),
+                name: user.to_owned(),
+                namespace: None,
+            }]),
+        };
+        let client = self.client().await?;
+        let context = || format!("failed to grant something to {user} in {namespace}");
+        Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &role).await.with_context(context)?;
+        Api::namespaced(client, namespace).create(&PostParams::default(), &binding).await.with_context(context)?;
         Ok(())
     }
 }
