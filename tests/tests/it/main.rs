@@ -14,6 +14,7 @@ mod faults;
 mod grpcurl;
 mod hostile;
 mod instructions;
+mod judges;
 mod manifests;
 mod metrics;
 mod pair;
