@@ -20,6 +20,7 @@ mod metrics;
 mod pair;
 mod readiness;
 mod readme;
+mod rules;
 mod sandbox;
 mod secrets;
 mod trace;
