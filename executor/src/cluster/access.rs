@@ -27,6 +27,8 @@ use crate::{addresses::Reach, mask::Secrets};
 
 /// Largest kubeconfig that is read, in bytes.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
+/// How much aliases may add to a kubeconfig, in YAML events. Those that people write have none; a bomb of 880 bytes would take 86 MB.
+const MAX_REPLAYED: usize = 10_000;
 
 /// Keys that make a user entry more than data, and what they would do.
 const USER_KEYS: [(&str, &str); 9] = [
@@ -341,7 +343,10 @@ fn parse(text: &str) -> Result<Kubeconfig, Error> {
         return Err(Error::TooLarge(text.len()));
     }
     // Snippets would show lines of the file, keys and tokens among them.
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED },
+    };
     let value: Value =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| Error::Unreadable(unparsed(&error)))?;
     for (list, entry, what, keys) in

@@ -64,10 +64,11 @@ impl Outcome {
         self.results.iter().find(|result| name_of(result) == component)
     }
 
-    /// Returns how a component ended on one cluster.
+    /// Returns how a component ended on one cluster, as its own event says it: differences stand there alone.
     pub fn target(&self, component: &str, cluster: &str) -> Option<&TargetResult> {
+        let step_id = &self.result(component)?.step_id;
         let name = v1::target_result::Target::Cluster(cluster.to_owned());
-        self.result(component)?.targets.iter().find(|target| target.target.as_ref() == Some(&name))
+        self.targets().find(|target| target.step_id == *step_id && target.target.as_ref() == Some(&name))
     }
 
     /// Returns how each component ended, by name. Of several that share a name the last to end counts.

@@ -15,6 +15,11 @@ impl Design {
         Self { id: Uuid::new_v4(), components: String::new() }
     }
 
+    /// Begins another version of the same design, without components.
+    pub(crate) fn next_version(&self) -> Self {
+        Self { id: self.id, components: String::new() }
+    }
+
     pub(crate) fn id(&self) -> String {
         self.id.to_string()
     }

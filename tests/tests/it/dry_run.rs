@@ -33,7 +33,8 @@ async fn every_component_is_answered_and_nothing_changes() {
     client.run(client::deploy(before.text(), &["east"]), vec![]).await.unwrap();
 
     let version = format!("{group}/v1");
-    let design = Design::new()
+    let design = before
+        .next_version()
         .component(&namespace, ("v1", "Namespace"), &[], "{}")
         .config_map("inside", &namespace, &[])
         .component(

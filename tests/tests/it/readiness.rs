@@ -259,9 +259,11 @@ async fn ready_counts_only_for_what_was_written() {
          x-kubernetes-preserve-unknown-fields: true}}}}}}]}}}}"
     );
     let version = format!("{group}/v1");
+    let versions = Design::new();
     let design = |size: u32| {
         let own = format!("{{metadata: {{namespace: {namespace}}}, spec: {{size: {size}}}}}");
-        Design::new()
+        versions
+            .next_version()
             .component(
                 &format!("engines.{group}"),
                 ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
@@ -281,7 +283,9 @@ async fn ready_counts_only_for_what_was_written() {
 
     // One controller takes note of the change after the write, the other never says anything again.
     let changed = async {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         loop {
+            assert!(tokio::time::Instant::now() < deadline, "the change was not written");
             let object = api.get("busy").await.unwrap();
             if object.data["spec"]["size"] == 2 {
                 return report(&api, "busy", "True", "Resized").await;

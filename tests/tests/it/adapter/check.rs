@@ -242,7 +242,7 @@ async fn object_that_the_api_server_filled_in_and_spelt_otherwise_is_as_declared
             template.replace("{hostNetwork", "{restartPolicy: Never, hostNetwork")
         )))
         .mesh("front", ("v1", "Service"), &[], &in_namespace(
-            "spec: {type: ClusterIP, selector: {app: web}, ports: [{port: 80, targetPort: 8080}, {name: x, port: 81}]}"
+            "spec: {type: ClusterIP, selector: {app: web}, ports: [{name: web, port: 80, targetPort: 8080}, {name: x, port: 81}]}"
         ))
         .mesh("disk", ("v1", "PersistentVolumeClaim"), &[], &in_namespace(
             "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}"

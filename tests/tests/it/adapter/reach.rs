@@ -146,6 +146,9 @@ fn answering(bytes: &'static [u8]) -> std::net::SocketAddr {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             stream.write_all(bytes).await.ok();
+            stream.shutdown().await.ok();
+            // What is not read would have the kernel reset the connection, and take the answer with it.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
         }
     });
     address

@@ -174,6 +174,8 @@ async fn credentials_that_an_adapter_quotes_are_in_no_result_span_or_log_line() 
         &[],
         &format!("{{metadata: {{namespace: {namespace}}}, stringData: {{a: {value}}}}}"),
     );
+    // Enough to be looked at before the adapter is called (case 301).
+    pair.world.west().grant_in(&namespace, "operator", &["get"], "", &["secrets"]).await.unwrap();
     let west = pair.world.west().kubeconfig_with_token(Sandbox::OPERATOR_TOKEN).to_string();
     let east = pair.world.east().kubeconfig_admin().to_string();
     let key = east

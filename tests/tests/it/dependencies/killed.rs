@@ -50,7 +50,12 @@ async fn executor_that_is_killed_leaves_no_helm_no_pending_release_and_no_kubeco
     let helm = real_helm().await;
     let next = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
     let _next = next.arg("--helm").arg(helm).start().await.unwrap();
-    assert_eq!(stand.scratch(), ["of-somebody-else"]);
+    // It listens as soon as its address is known, and sweeps before it answers.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while stand.scratch() != ["of-somebody-else"] {
+        assert!(Instant::now() < deadline, "{:?} is left", stand.scratch());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A second executor that starts leaves the folders of one that is at work alone.

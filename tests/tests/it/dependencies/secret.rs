@@ -38,9 +38,10 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
     let host = stand.host().await;
     let (path, _folder) = Chart::new(&second).config_map("second", "a").package().await.unwrap();
     let bytes = Bytes::from(std::fs::read(path).unwrap());
+    let wrong = host.answer("other.tgz", Serving::Guarded(bytes.clone(), format!("robot:{PASSWORD}")));
+    let wrong = wrong.replace("https://", &format!("https://robot:{ENCODED}@")).replace("canary-", "canary-wrong-");
     let https = host.answer("basic.tgz", Serving::Guarded(bytes, format!("robot:{PASSWORD}")));
     let https = https.replace("https://", &format!("https://robot:{ENCODED}@"));
-    let wrong = https.replace("canary-", "canary-wrong-");
     let hook = unique("hook");
     let hook = stand.registry.push(&Chart::new(&hook).endless_hook()).await.unwrap();
 

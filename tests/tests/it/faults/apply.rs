@@ -376,29 +376,6 @@ async fn an_object_that_is_on_its_way_out_is_no_success() {
     assert_failed(&outcome, "kept", "BEING_DELETED", &["ConfigMap kept", "east", "being deleted"]);
 }
 
-/// Case 315: what others wrote while the same was applied again is theirs, whatever the clock says.
-#[tokio::test]
-async fn what_others_wrote_meanwhile_does_not_count_as_ours() {
-    let stage = Stage::set("meanwhile").await;
-    let path = stage.path("apps/v1/deployments", "web");
-    let draft = Draft::on(&["east"]).apply("web", &[], &deployment(&stage, "web", &json!({})));
-    let gate = Gate::shut();
-    stage.east.add(Rule::patch("/deployments/web", Fault::Hold(gate.clone())).after(1));
-    let controller = async {
-        stage.east.wait_for(2, |seen| seen.is_apply_of("/deployments/web")).await.unwrap();
-        let mut theirs = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
-        theirs["metadata"]["annotations"] = json!({"example.com/revision": "1"});
-        stage.apply_as("controller", &path, &theirs).await;
-        gate.open();
-    };
-    let again = async {
-        assert_applied(&stage.run(&draft).await, "web", Change::Created);
-        stage.run(&draft).await
-    };
-    let (again, ()) = tokio::join!(again, controller);
-    assert_applied(&again, "web", Change::Unchanged);
-}
-
 /// Case 295: what client-side kubectl wrote stays when the design does not have it, and that is said.
 #[tokio::test]
 async fn fields_that_kubectl_apply_left_behind_are_named() {

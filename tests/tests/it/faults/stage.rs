@@ -99,11 +99,21 @@ impl Stage {
 
     /// Reads from a cluster past the proxy; nothing if it is not there.
     pub(super) async fn read(&self, cluster: &Cluster, path: &str) -> Option<Value> {
-        let request = http::Request::get(path).body(Vec::new()).unwrap();
-        match cluster.client().await.unwrap().request::<Value>(request).await {
-            Ok(object) => Some(object),
-            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => None,
-            Err(error) => panic!("{path} of {} cannot be read: {error}", cluster.name()),
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            match cluster.client().await.unwrap().request::<Value>(request).await {
+                Ok(object) => return Some(object),
+                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => return None,
+                // The storage of a kind that was just defined is not up yet.
+                Err(kube::Error::Api(status))
+                    if status.code == StatusCode::TOO_MANY_REQUESTS.as_u16()
+                        && tokio::time::Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("{path} of {} cannot be read: {error}", cluster.name()),
+            }
         }
     }
 

@@ -152,7 +152,7 @@ fn namespaced(copy: usize) -> Kinds {
         ),
         ("v1", "Endpoints", json!({"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]})),
         ("v1", "PersistentVolumeClaim", json!({"spec": claim})),
-        ("v1", "Pod", pods(copy)),
+        ("v1", "Pod", json!({"spec": pods(copy)["spec"]})),
         ("v1", "PodTemplate", json!({"template": pods(copy)})),
         (
             "v1",
