@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchyard_proto::v1::{Change, Outcome};
 use switchyard_tests::{
-    fault::{Canned, Fault, Gate, Rule, Seen},
+    fault::{Canned, Fault, Rule, Seen},
     plan::Draft,
 };
 

@@ -37,7 +37,7 @@ pub(super) struct Victim {
 
 impl Victim {
     pub(super) async fn start(flags: &[&str]) -> Self {
-        let preparation = Program::Executor.prepare().arg("--run-lock").arg("process");
+        let preparation = Program::Executor.prepare().arg("--run-lock").arg("process").arg("--adapter-allow=*:*");
         let mut running =
             flags.iter().fold(preparation, |preparation, flag| preparation.arg(flag)).start().await.unwrap();
         let pid = Pid::from_raw(running.process().id() as i32);
