@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// What every request may take, however small it is.
-const BASE: u64 = 54_000_000;
+const BASE: u64 = 60_000_000;
 /// What a request may take for each of its bytes.
 const PER_BYTE: u64 = 28;
 /// How much is drawn from the pool at once.
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn what_is_spent_stays_spent() {
         let budget = Budget::of_document(1_000);
-        assert_eq!(budget.spend(54_028_000), Ok(()));
+        assert_eq!(budget.spend(60_028_000), Ok(()));
         assert_eq!(budget.spend(1), Err(Spent::Request));
         budget.back_to(0);
         assert_eq!(budget.spend(0), Err(Spent::Request));

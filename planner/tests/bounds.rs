@@ -227,8 +227,9 @@ async fn clients_that_leave_take_their_planning_with_them() {
     let _ = program.send(bytes.clone()).await;
     let _ = program.send(bytes).await;
     let used = program.processor_time() - idle;
-    // Two for the two of the end, and less than two for all of the sixteen: each processor was at work on one.
-    assert!(used < cost * 7 / 2, "{used:?}, one alone {cost:?}");
+    // Two for the two of the end, and a part of one for each processor that was at work on one of the sixteen; eighteen in all if
+    // nobody's planning ended with its caller. What a machine that has other work adds lies in between.
+    assert!(used < cost * 6, "{used:?}, one alone {cost:?}");
 }
 
 #[tokio::test]

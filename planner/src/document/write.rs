@@ -36,11 +36,17 @@ pub fn entries_to_json<'n, 't: 'n>(
         // What one giant left behind is not kept for the life of a thread.
         scratch.clear();
         scratch.shrink_to(1 << 20);
-        write_entries(scratch, entries, budget.left() / 2);
-        budget.spend(2 * scratch.len())?;
+        let most = budget.left() / 3;
+        write_entries(scratch, entries, most);
+        // The text is there twice, and a third time while the larger one of it grows.
+        let times = if scratch.len() > GROWN.min(most) { 3 } else { 2 };
+        budget.spend(times * scratch.len())?;
         Ok(scratch.as_str().to_owned())
     })
 }
+
+/// From this size on, in bytes, what growing takes counts too.
+const GROWN: usize = 1 << 20;
 
 /// Writes until there are more than `most` bytes, and then nothing more.
 fn write_node(out: &mut String, node: &Node<'_>, most: usize) {
