@@ -142,7 +142,7 @@ async fn demo_asks_first_shows_both_paths_and_takes_the_design_down_at_the_end()
         "by the clusters' own logs 18 writes were tried out and none was made; the adapter was not called"
     );
 
-    assert_holds(&line(text, "The run", &["db-access", address]), &["configured db-access"]);
+    assert_holds(&line(text, "The run", &["db-access", address]), &["created db-access"]);
     for cluster in ["east", "west"] {
         assert_holds(&line(text, "The run", &[" db-access ", cluster]), &["seen db-access", "ready"]);
         assert_holds(&line(text, "The run", &[" db ", cluster]), &["created db", "ready"]);
