@@ -149,7 +149,7 @@ async fn demo_asks_first_shows_both_paths_and_takes_the_design_down_at_the_end()
         assert_holds(&line(text, "The undeploy", &["db-access", cluster]), &["seen gone"]);
     }
     let row = line(text, "The summary", &["db-access"]);
-    assert_eq!(row, format!("db-access mesh adapter {address} succeeded configured, seen on 2"));
+    assert_eq!(row, format!("db-access mesh adapter {address} succeeded created, seen on 2"));
 
     let (_, trace) = text.split_once("\nThe trace").unwrap();
     let ours = trace.lines().position(|line| line.ends_with("Provision (switchyard-executor)")).expect(trace);
