@@ -373,12 +373,12 @@ impl Turn<'_> {
         let mut line = adapter.line.lock().await;
         let known = line.is_open();
         let channel = line.dial(adapter, call).await?;
-        let mut result = line.told(adapter, adapter.ask(channel, call).await);
+        let mut result = adapter.ask(channel, call).await.map_err(|error| line.explain(adapter, error));
         if known && matches!(result, Err(Error::Unreachable { .. })) {
             // The adapter went away since the last call, and may have come back: nothing was sent, so once more (case 120).
             line.close();
             let channel = line.dial(adapter, call).await?;
-            result = line.told(adapter, adapter.ask(channel, call).await);
+            result = adapter.ask(channel, call).await.map_err(|error| line.explain(adapter, error));
         }
         let has_no_answer = matches!(result, Err(Error::Lost { .. } | Error::Late { .. }));
         if has_no_answer || matches!(result, Err(Error::Unreachable { .. } | Error::NotGrpc { .. })) {

@@ -43,18 +43,20 @@ impl Line {
         self.channel = None;
     }
 
-    /// What a call came to, in the light of what the peer has shown itself to be.
-    pub(super) fn told(&self, adapter: &Adapter, result: Result<Unmasked, Error>) -> Result<Unmasked, Error> {
-        let address = || adapter.address.clone();
-        match (result, self.greeting.peer()) {
-            (Err(error), Some(Peer::Stranger(what))) if error.may_have_acted() => {
-                Err(Error::NotGrpc { address: address(), what: what.into() })
-            }
-            (Err(error), Some(Peer::Silent)) if error.may_have_acted() => {
+    /// A failure in the light of what the peer has shown itself to be.
+    pub(super) fn explain(&self, adapter: &Adapter, error: Error) -> Error {
+        // The other failures say nothing of the connection.
+        if !error.may_have_acted() && !matches!(error, Error::Unreachable { .. }) {
+            return error;
+        }
+        let address = adapter.address.clone();
+        match self.greeting.peer() {
+            Some(Peer::Stranger(what)) => Error::NotGrpc { address, what: what.into() },
+            Some(Peer::Silent) => {
                 let why = "it ended the connection without a word, as what speaks TLS may do (--adapter-ca)";
-                Err(Error::Unreachable { address: address(), why: why.into() })
+                Error::Unreachable { address, why: why.into() }
             }
-            (result, _) => result,
+            Some(Peer::Http2) | None => error,
         }
     }
 
@@ -67,7 +69,7 @@ impl Line {
             && run_id == call.run_id
             && Instant::now() < *until
         {
-            return Err(unreachable(call.render(why)));
+            return Err(self.explain(adapter, unreachable(call.render(why))));
         }
         let span = tracing::info_span!(
             "connect",
@@ -92,7 +94,7 @@ impl Line {
         span.record(common::ERROR_TYPE, "unreachable");
         span.in_scope(|| tracing::warn!(address = adapter.address, why = told, "adapter cannot be reached"));
         self.rest = Some(Rest { run_id: call.run_id.to_owned(), until: Instant::now() + REST, why });
-        Err(unreachable(told))
+        Err(self.explain(adapter, unreachable(told)))
     }
 }
 

@@ -156,7 +156,6 @@ fn answering(bytes: &'static [u8]) -> std::net::SocketAddr {
 
 /// Case 287: what speaks something else has done nothing, and is named.
 #[tokio::test]
-#[ignore = "a peer that answers and hangs up at once is told as a closed connection, not as NOT_GRPC"]
 async fn peer_that_is_no_grpc_service_fails_its_component_and_is_named() {
     let namespace = namespace("no-grpc").await;
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
