@@ -295,8 +295,9 @@ const OVERLOAD: Patience = patience(30, 100);
 const UNKNOWN_KIND: Patience = patience(4, 100);
 /// An API server that restarts is back within seconds.
 const UNREACHABLE: Patience = patience(15, 100);
-/// A lost answer is worth two more requests: each proves by itself what became of the first.
-const LOST: Patience = patience(300, 3);
+/// A lost answer is worth five more requests: each proves by itself what became of the first. A connection that is cut takes the
+/// answers of all that is in flight on it along, so a few cuts in a row say nothing of this request.
+const LOST: Patience = patience(300, 6);
 /// Not worth another try, and no proof that an attempt before it, whose answer was lost, was refused too.
 const NEVER: Patience = patience(0, 1);
 /// What an object refers to may be applied beside it: a role beside its binding (case 81).
