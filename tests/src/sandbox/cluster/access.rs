@@ -86,36 +86,17 @@ impl Cluster {
     /// The well-known roles `view`, `edit` and `admin` are of no use here: they are empty until a controller manager has
     /// put them together.
     pub async fn grant(&self, user: &str, verbs: &[&str], group: &str, resources: &[&str]) -> anyhow::Result<()> {
-        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let name = format!("sandbox-{}", uuid::Uuid::new_v4().simple());
-        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-        let rbac = "rbac.authorization.k8s.io".to_owned();
-        let role = ClusterRole {
-            metadata: metadata.clone(),
-            rules: Some(vec![PolicyRule {
-                api_groups: Some(texts(&[group])),
-                resources: Some(texts(resources)),
-                verbs: texts(verbs),
-                ..PolicyRule::default()
-            }]),
-            ..ClusterRole::default()
-        };
-        let binding = ClusterRoleBinding {
-            metadata,
-            role_ref: RoleRef { api_group: Some(rbac.clone()), kind: "ClusterRole".to_owned(), name },
-            subjects: Some(vec![Subject {
-                api_group: Some(rbac),
-                kind: "User".to_owned(),
-                name: user.to_owned(),
-                namespace: None,
-            }]),
-        };
+        let (metadata, rules, subjects) = permission(user, verbs, group, resources);
+        let role_ref = role_ref("ClusterRole", &metadata);
+        let role = ClusterRole { metadata: metadata.clone(), rules: Some(rules), ..ClusterRole::default() };
+        let binding = ClusterRoleBinding { metadata, role_ref, subjects: Some(subjects) };
         let client = self.client().await?;
         let context = || format!("failed to grant something to {user}");
         Api::all(client.clone()).create(&PostParams::default(), &role).await.with_context(context)?;
         Api::all(client).create(&PostParams::default(), &binding).await.with_context(context)?;
         Ok(())
     }
+
     /// Permits a user some verbs on some resources of an API group in one namespace, and nowhere else.
     pub async fn grant_in(
         &self,
@@ -125,33 +106,41 @@ impl Cluster {
         group: &str,
         resources: &[&str],
     ) -> anyhow::Result<()> {
-        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let name = format!("sandbox-{}", uuid::Uuid::new_v4().simple());
-        let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-        let rbac = "rbac.authorization.k8s.io".to_owned();
-        let role = Role {
-            metadata: metadata.clone(),
-            rules: Some(vec![PolicyRule {
-                api_groups: Some(texts(&[group])),
-                resources: Some(texts(resources)),
-                verbs: texts(verbs),
-                ..PolicyRule::default()
-            }]),
-        };
-        let binding = RoleBinding {
-            metadata,
-            role_ref: RoleRef { api_group: Some(rbac.clone()), kind: "Role".to_owned(), name },
-            subjects: Some(vec![Subject {
-                api_group: Some(rbac),
-                kind: "User".to_owned(),
-                name: user.to_owned(),
-                namespace: None,
-            }]),
-        };
+        let (metadata, rules, subjects) = permission(user, verbs, group, resources);
+        let role_ref = role_ref("Role", &metadata);
+        let role = Role { metadata: metadata.clone(), rules: Some(rules) };
+        let binding = RoleBinding { metadata, role_ref, subjects: Some(subjects) };
         let client = self.client().await?;
         let context = || format!("failed to grant something to {user} in {namespace}");
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &role).await.with_context(context)?;
         Api::namespaced(client, namespace).create(&PostParams::default(), &binding).await.with_context(context)?;
         Ok(())
     }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What a role and its binding are made of: a name that nothing else has, what is permitted, and to whom.
+fn permission(
+    user: &str,
+    verbs: &[&str],
+    group: &str,
+    resources: &[&str],
+) -> (ObjectMeta, Vec<PolicyRule>, Vec<Subject>) {
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let name = format!("sandbox-{}", uuid::Uuid::new_v4().simple());
+    let rule = PolicyRule {
+        api_groups: Some(texts(&[group])),
+        resources: Some(texts(resources)),
+        verbs: texts(verbs),
+        ..PolicyRule::default()
+    };
+    let subject =
+        Subject { api_group: Some(RBAC.to_owned()), kind: "User".to_owned(), name: user.to_owned(), namespace: None };
+    (ObjectMeta { name: Some(name), ..ObjectMeta::default() }, vec![rule], vec![subject])
+}
+
+fn role_ref(kind: &str, role: &ObjectMeta) -> RoleRef {
+    let name = role.name.clone().unwrap_or_default();
+    RoleRef { api_group: Some(RBAC.to_owned()), kind: kind.to_owned(), name }
 }
