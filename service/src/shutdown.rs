@@ -143,8 +143,9 @@ impl Steps {
 
     fn abort(&self) {
         self.drain();
-        self.call_last(LAST_WORDS);
+        // Before the last call: who comes to an end because of that must not look like somebody who would have anyway.
         self.abort.cancel();
+        self.call_last(LAST_WORDS);
     }
 }
 

@@ -171,6 +171,19 @@ async fn the_second_signal_ends_it_at_once() {
     assert_eq!(running.end_within(Duration::from_secs(1)).await, Drained::Aborted);
 }
 
+/// What ends at the last call was cut off, however quickly it does: that is no clean end.
+#[tokio::test]
+async fn who_ends_only_because_of_the_last_call_was_not_waited_for() {
+    let running = start(&["--grace-period", "10m"]).await;
+    running.client().await.plan(ask("a task that goes on until the last call")).await.unwrap();
+    running.shutdown.drain();
+    tokio::task::yield_now().await;
+
+    running.shutdown.abort();
+
+    assert_eq!(running.end_within(Duration::from_secs(1)).await, Drained::Aborted);
+}
+
 #[tokio::test]
 async fn a_server_that_is_told_to_drain_before_it_serves_ends_cleanly() {
     let running = start(&[]).await;

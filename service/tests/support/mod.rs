@@ -110,6 +110,10 @@ impl PlannerService for Stub {
                 self.tasks.spawn(tokio::time::sleep(Duration::from_millis(300)));
                 Box::pin(first)
             }
+            "a task that goes on until the last call" => {
+                self.tasks.spawn(async move { shutdown.last_call().await });
+                Box::pin(first)
+            }
             other => return Err(Status::invalid_argument(format!("cannot do {other}"))),
         };
         Ok(Response::new(plan))
