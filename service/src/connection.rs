@@ -142,31 +142,29 @@ impl Connection {
             tracing::debug!(%error, %peer, "could not turn off Nagle's algorithm");
         }
         match tls {
-            None => {
-                let begun = self.begin(greet(stream)).await;
-                if let Some(stream) = begun {
-                    self.speak(stream, service).await;
-                }
-            }
+            None => self.begin(greet(stream), service).await,
             Some(tls) => {
-                let begun = self.begin(async { greet(tls.acceptor().accept(stream).await?).await }).await;
-                if let Some(stream) = begun {
-                    self.speak(stream, service).await;
-                }
+                let shaken = async { greet(tls.acceptor().accept(stream).await?).await };
+                self.begin(shaken, service).await;
             }
         }
     }
 
-    /// Waits until the connection has begun to speak HTTP/2; none if it does not, or not in time.
-    async fn begin<IO>(&self, beginning: impl Future<Output = io::Result<Option<Greeted<IO>>>>) -> Option<Greeted<IO>> {
+    /// Serves the connection if it begins to speak HTTP/2 in time.
+    async fn begin<S, IO>(self, beginning: impl Future<Output = io::Result<Option<Greeted<IO>>>>, service: S)
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        IO: AsyncRead + AsyncWrite + Unpin + Send,
+    {
         let peer = self.peer;
-        match self.closing.run_until_cancelled(timeout(BEGINNING, beginning)).await? {
-            Ok(Ok(Some(stream))) => return Some(stream),
-            Ok(Ok(None)) => tracing::debug!(%peer, "a connection does not speak HTTP/2"),
-            Ok(Err(error)) => tracing::debug!(%error, %peer, "a connection did not begin well"),
-            Err(_) => tracing::debug!(%peer, "a connection took too long to begin"),
+        match self.closing.run_until_cancelled(timeout(BEGINNING, beginning)).await {
+            None => {}
+            Some(Ok(Ok(Some(stream)))) => self.speak(stream, service).await,
+            Some(Ok(Ok(None))) => tracing::debug!(%peer, "a connection does not speak HTTP/2"),
+            Some(Ok(Err(error))) => tracing::debug!(%error, %peer, "a connection did not begin well"),
+            Some(Err(_)) => tracing::debug!(%peer, "a connection took too long to begin"),
         }
-        None
     }
 
     async fn speak<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, service: S)
@@ -221,7 +219,8 @@ impl Connection {
     }
 }
 
-async fn after(time: Option<Duration>) {
+/// Waits for so long; for ever if there is no bound.
+pub(crate) async fn after(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
         None => pending().await,

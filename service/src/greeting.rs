@@ -1,12 +1,8 @@
 //! The first bytes of a connection: whoever speaks HTTP/2 begins with the preface (RFC 9113, section 3.4), whoever does not is told.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::io::{self, Cursor};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Chain, Join, ReadHalf, WriteHalf, join, split};
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What a client is told that speaks HTTP/1.1 (case 334).
@@ -16,13 +12,8 @@ const WRONG_PROTOCOL: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nupgrade: h2c\r\
 /// How much of a wrong request is read, in bytes.
 const REST: u64 = 64 * 1024;
 
-/// A connection whose first bytes have been looked at.
-#[derive(Debug)]
-pub(crate) struct Greeted<IO> {
-    /// What was read of it and not handed on yet.
-    first: Vec<u8>,
-    io: IO,
-}
+/// A connection whose first bytes have been looked at, and are read again before the rest.
+pub(crate) type Greeted<IO> = Join<Chain<Cursor<Vec<u8>>, ReadHalf<IO>>, WriteHalf<IO>>;
 
 /// Waits until the peer has begun to speak HTTP/2. Answers none if it speaks anything else, or leaves.
 pub(crate) async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<Option<Greeted<IO>>> {
@@ -42,48 +33,11 @@ pub(crate) async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io:
             return Ok(None);
         }
     }
-    Ok(Some(Greeted { first, io }))
+    let (rest, writer) = split(io);
+    Ok(Some(join(Cursor::new(first).chain(rest), writer)))
 }
 
 /// Whether that may be the beginning of a request line.
 fn speaks_http(first: &[u8]) -> bool {
     first.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
-}
-
-impl<IO: AsyncRead + Unpin> AsyncRead for Greeted<IO> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buffer);
-        }
-        let length = self.first.len().min(buffer.remaining());
-        buffer.put_slice(&self.first[..length]);
-        self.first.drain(..length);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Greeted<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
 }

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Join, ReadBuf, ReadHalf, WriteHalf, join, split};
 
 /// Bytes of a frame's header up to and with its type (RFC 9113 section 4.1).
 const TO_TYPE: usize = 4;
@@ -39,13 +39,18 @@ impl Greeting {
     }
 
     /// One that nobody asks, for a connection that is not to be watched.
-    pub(super) fn watch_not<T>(io: T) -> Watched<T> {
-        Watched { io, begun: vec![0; TO_TYPE], greeting: Self::default() }
+    pub(super) fn watch_not<T: AsyncRead + AsyncWrite>(io: T) -> Watched<T> {
+        Self::default().watch_behind(vec![0; TO_TYPE], io)
     }
 
     /// The connection, watched until its peer has said who it is.
-    pub(super) fn watch<T>(self, io: T) -> Watched<T> {
-        Watched { io, begun: Vec::with_capacity(TO_TYPE), greeting: self }
+    pub(super) fn watch<T: AsyncRead + AsyncWrite>(self, io: T) -> Watched<T> {
+        self.watch_behind(Vec::with_capacity(TO_TYPE), io)
+    }
+
+    fn watch_behind<T: AsyncRead + AsyncWrite>(self, begun: Vec<u8>, io: T) -> Watched<T> {
+        let (reader, writer) = split(io);
+        join(Reader { io: reader, begun, greeting: self }, writer)
     }
 }
 
@@ -63,13 +68,16 @@ fn peer(begun: &[u8]) -> Peer {
 }
 
 /// A connection whose first bytes are looked at.
-pub(super) struct Watched<T> {
+pub(super) type Watched<T> = Join<Reader<ReadHalf<T>>, WriteHalf<T>>;
+
+/// The half of it that is read.
+pub(super) struct Reader<T> {
     io: T,
     begun: Vec<u8>,
     greeting: Greeting,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Reader<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
@@ -89,32 +97,6 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             Peer::Http2 | Peer::Silent => Poll::Ready(read),
             Peer::Stranger(what) => Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what))),
         }
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 
