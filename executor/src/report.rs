@@ -94,7 +94,10 @@ pub(crate) fn listed(names: &[String], most: usize) -> Vec<String> {
 pub(crate) fn fit(event: Event) -> Event {
     let mut event = brief(event);
     match &mut event {
-        Event::RunStarted(started) => keep_within(&mut started.clusters, MAX_EVENT / 2),
+        Event::RunStarted(started) => {
+            keep_within(&mut started.clusters, MAX_EVENT / 2);
+            started.warnings = listed(&started.warnings, MAX_LISTED);
+        }
         Event::StepResult(result) => {
             result.targets.sort_by_key(|target| target.outcome() == v1::Outcome::Succeeded);
             result.prerequisites.sort_by_key(|need| need.outcome() == v1::Outcome::Succeeded);
@@ -108,14 +111,8 @@ pub(crate) fn fit(event: Event) -> Event {
 
 /// An event without its details: outcomes and reasons stay, texts are short.
 pub(crate) fn brief(mut event: Event) -> Event {
-    fn shorten(failure: &mut Option<v1::Failure>) {
-        if let Some(failure) = failure {
-            failure.message = repeated(&failure.message);
-            failure.causes.clear();
-        }
-    }
     fn brief_target(target: &mut v1::TargetResult) {
-        shorten(&mut target.error);
+        shorten(&mut target.error, MAX_REPEATED);
         target.warnings.truncate(1);
         target.warnings.iter_mut().for_each(|warning| *warning = repeated(warning));
         if !target.diff.is_empty() {
@@ -126,9 +123,9 @@ pub(crate) fn brief(mut event: Event) -> Event {
     match &mut event {
         Event::TargetResult(target) => brief_target(target),
         Event::StepResult(result) => {
-            shorten(&mut result.error);
+            shorten(&mut result.error, MAX_REPEATED);
             result.targets.iter_mut().for_each(brief_target);
-            result.prerequisites.iter_mut().for_each(|need| shorten(&mut need.error));
+            result.prerequisites.iter_mut().for_each(|need| shorten(&mut need.error, MAX_REPEATED));
         }
         Event::RunStarted(_) | Event::StepStarted(_) | Event::Summary(_) => {}
     }
@@ -138,7 +135,7 @@ pub(crate) fn brief(mut event: Event) -> Event {
 /// What was done about what a component needs, as far as a row of the summary has room for it: failures first, in short.
 fn briefly_needed(needs: &[v1::PrerequisiteResult]) -> Vec<v1::PrerequisiteResult> {
     let mut needs = needs.to_vec();
-    needs.iter_mut().for_each(|need| brief_failure(&mut need.error));
+    needs.iter_mut().for_each(|need| shorten(&mut need.error, MAX_BECAUSE));
     if needs.iter().map(Message::encoded_len).sum::<usize>() > MAX_NEEDED {
         needs.sort_by_key(|need| need.outcome() == v1::Outcome::Succeeded);
         keep_within(&mut needs, MAX_NEEDED);
@@ -146,9 +143,10 @@ fn briefly_needed(needs: &[v1::PrerequisiteResult]) -> Vec<v1::PrerequisiteResul
     needs
 }
 
-fn brief_failure(failure: &mut Option<v1::Failure>) {
+/// Leaves so much of what a failure says, in bytes, and no causes.
+fn shorten(failure: &mut Option<v1::Failure>, most: usize) {
     if let Some(failure) = failure {
-        failure.message = capped(&failure.message, MAX_BECAUSE);
+        failure.message = capped(&failure.message, most);
         failure.causes.clear();
     }
 }
@@ -393,7 +391,8 @@ mod tests {
         assert_eq!(failed(&result(10_000)), [MAX_REPEATED; 100]);
         let clusters =
             (0..10_000).map(|_| v1::ClusterInfo { name: text(253), server: text(255), version: text(20) }).collect();
-        let started = fit(Event::RunStarted(v1::RunStarted { clusters, ..Default::default() }));
+        let warnings = (0..10_000).map(|_| text(500)).collect();
+        let started = fit(Event::RunStarted(v1::RunStarted { clusters, warnings, ..Default::default() }));
         let one = fit(Event::TargetResult(target(1, v1::Outcome::Failed)));
         for event in [result(10_000), started, one] {
             let size = v1::ExecuteResponse { event: Some(event), ..Default::default() }.encoded_len();

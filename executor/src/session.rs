@@ -107,6 +107,8 @@ impl Session {
         let gone = self.answers.clone();
         let received = tokio::select! {
             received = self.shared.incoming.receive(&mut self.requests, self.waiting.as_ref(), self.deadline) => received,
+            // Nothing comes of a plan that is not whole yet, and waiting for it would hold up the drain.
+            () = self.shared.shutdown.draining() => Err(refuse::shutting_down()),
             () = gone.closed() => {
                 tracing::info!("the client went away before its plan was complete; nothing was started");
                 return;
