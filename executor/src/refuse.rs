@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchyard_service::status::{Reason, refusal};
+use switchyard_service::status::{self, Reason, refusal};
 use tonic::Status;
 
 use crate::{handover::NotAllowed, intake, locks, runs};
@@ -43,11 +43,10 @@ pub(crate) fn intake(error: &intake::Error) -> Status {
             unknown.iter().fold(refusal(Reason::PlanTooNew, text), add).into_status()
         }
         intake::Error::TooLarge(what) => {
-            refusal(Reason::MessageTooLarge, text).quota("plan", what).retry_after(Duration::ZERO).into_status()
+            // Never to be tried again as it is.
+            refusal(Reason::MessageTooLarge, text).quota("plan", what).into_status()
         }
-        intake::Error::NoRoom(what) => {
-            refusal(Reason::BudgetExhausted, text).quota("bytes", what).retry_after(COME_BACK).into_status()
-        }
+        intake::Error::NoRoom(_) => status::too_busy("max-held-bytes", text).into_status(),
         intake::Error::Address { component, address } => refusal(Reason::RegistrantAddressInvalid, &text)
             .precondition("REGISTRANT_ADDRESS", component, format!("{address}: {text}"))
             .into_status(),
@@ -57,7 +56,7 @@ pub(crate) fn intake(error: &intake::Error) -> Status {
 
 pub(crate) fn too_many_plans(most: usize) -> Status {
     let text = format!("{most} plans are coming in, as many as this executor listens to; try again in a moment");
-    refusal(Reason::BudgetExhausted, &text).quota("plans", &text).retry_after(COME_BACK).into_status()
+    status::too_busy("plans that come in", text).into_status()
 }
 
 pub(crate) fn run(error: &runs::Error) -> Status {

@@ -1,22 +1,25 @@
-//! How much memory planning one request may take, and all requests together.
+//! How much memory planning one request may take.
 //!
 //! Whatever planning makes of a request (values, copies that aliases and references ask for, edges, objects, the answer) is
-//! drawn from the request's [`Budget`] before it is made. What a budget counts are estimates that err on the high side; they
-//! need not be exact, because they are compared with a limit that leaves room. The texts of problems and warnings have
-//! limits of their own: beyond them they are counted and not told.
+//! drawn from the request's [`Budget`] before it is made, and what a budget gives comes out of the request's [`Share`] of what
+//! all requests may hold. What a budget counts are estimates that err on the high side; they need not be exact, because they
+//! are compared with a limit that leaves room. The texts of problems and warnings have limits of their own: beyond them they
+//! are counted and not told.
 //!
 //! A budget that is spent stays spent: whoever meets it ends what it does, whatever the result, and [`crate::plan`] answers
 //! with the reason. The same way ends planning for which nobody waits any more. There is no clock here: whoever runs out of
 //! patience calls [`Budget::stop`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use switchyard_service::budget::{self, Exceeded, Share};
 
 /// What every request may take, however small it is.
 const BASE: u64 = 60_000_000;
 /// What a request may take for each of its bytes.
 const PER_BYTE: u64 = 28;
-/// How much is drawn from the pool at once.
+/// How much is drawn from the share at once.
 const CHUNK: u64 = 64 << 10;
 
 /// Why a budget gives no more.
@@ -27,45 +30,21 @@ pub enum Spent {
     Request,
     /// Other requests hold what it needs; it may be served later.
     #[error("other requests take the memory that planning needs")]
-    Pool,
+    Others,
     /// It was told to stop.
     #[error("planning was stopped")]
     Stopped,
 }
 
-/// What all requests together may take.
-#[derive(Debug)]
-pub struct Pool {
-    bytes: u64,
-    taken: AtomicU64,
-}
-
-impl Pool {
-    /// A pool of so many bytes.
-    pub fn new(bytes: u64) -> Arc<Self> {
-        Arc::new(Self { bytes, taken: AtomicU64::new(0) })
-    }
-
-    /// Takes `more` for a request that holds `held`. No request may hold more than it leaves to all others: however many
-    /// ask for much, whoever asks for little finds room.
-    fn take(&self, held: u64, more: u64) -> bool {
-        let taken = self.taken.fetch_update(Relaxed, Relaxed, |taken| {
-            let taken = taken.checked_add(more)?;
-            let left = self.bytes.checked_sub(taken)?;
-            (held + more <= left).then_some(taken)
-        });
-        taken.is_ok()
-    }
-}
-
 /// What one request may take.
 #[derive(Debug)]
 pub struct Budget {
-    pool: Option<Arc<Pool>>,
-    limit: AtomicU64,
+    /// Of what all requests may hold. None for what is no request.
+    share: Option<Mutex<Share>>,
+    limit: u64,
     /// What has been spent. Never above `drawn`, unless the budget is spent.
     used: AtomicU64,
-    /// What was drawn from the pool.
+    /// What was drawn from the share.
     drawn: AtomicU64,
     /// What aliases and references added to the document.
     expanded: AtomicU64,
@@ -75,42 +54,38 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget of a request of which nothing has arrived.
-    pub fn of_request(pool: Arc<Pool>) -> Self {
-        Self::new(Some(pool), BASE)
+    /// The budget of a request of so many bytes. They are held up to three times: as they came, as the message, and as texts
+    /// whose escapes are resolved. If there is no room for that, the budget is spent from the beginning.
+    pub fn of_request(bytes: usize, all: &budget::Budget) -> Self {
+        // Never more than half, or it could not be served even alone.
+        let share = all.share((all.total() / 2).saturating_sub(CHUNK as usize));
+        let of_document = Self::of_document(bytes);
+        let limit = of_document.limit.min(share.most() as u64);
+        let budget = Self { share: Some(Mutex::new(share)), limit, ..of_document };
+        let _ = budget.spend(bytes.saturating_mul(3));
+        budget
     }
 
-    /// The budget for planning a document of so many bytes, apart from any pool.
+    /// The budget for planning a document of so many bytes that is no request.
     pub fn of_document(bytes: usize) -> Self {
-        Self::new(None, BASE.saturating_add(PER_BYTE.saturating_mul(bytes as u64)))
+        Self::new(BASE.saturating_add(PER_BYTE.saturating_mul(bytes as u64)))
     }
 
     /// A budget without an end, for what the operator brings.
     pub fn unlimited() -> Self {
-        Self::new(None, u64::MAX)
+        Self::new(u64::MAX)
     }
 
-    fn new(pool: Option<Arc<Pool>>, limit: u64) -> Self {
+    fn new(limit: u64) -> Self {
         Self {
-            pool,
-            limit: AtomicU64::new(limit),
+            share: None,
+            limit,
             used: AtomicU64::new(0),
             drawn: AtomicU64::new(0),
             expanded: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             spent: AtomicU8::new(0),
         }
-    }
-
-    /// Counts bytes of the request that have arrived. They are held up to three times: as they came, as the
-    /// message, and as texts whose escapes are resolved.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room for them.
-    pub fn arrived(&self, bytes: usize) -> Result<(), Spent> {
-        self.limit.fetch_add(PER_BYTE.saturating_mul(bytes as u64), Relaxed);
-        self.spend(bytes.saturating_mul(3))
     }
 
     /// Takes bytes.
@@ -172,7 +147,7 @@ impl Budget {
         match self.spent.load(Relaxed) {
             0 => None,
             1 => Some(Spent::Request),
-            2 => Some(Spent::Pool),
+            2 => Some(Spent::Others),
             _ => Some(Spent::Stopped),
         }
     }
@@ -189,11 +164,14 @@ impl Budget {
             Spent::Request
         } else {
             let more = used.div_ceil(CHUNK).saturating_mul(CHUNK).min(limit).saturating_sub(drawn);
-            if self.pool.as_ref().is_none_or(|pool| pool.take(drawn, more)) {
-                self.drawn.store(drawn + more, Relaxed);
-                return Ok(());
+            match self.take(more) {
+                Ok(()) => {
+                    self.drawn.store(drawn + more, Relaxed);
+                    return Ok(());
+                }
+                Err(Exceeded::Request { .. }) => Spent::Request,
+                Err(Exceeded::All { .. }) => Spent::Others,
             }
-            Spent::Pool
         };
         self.spent.store(why as u8 + 1, Relaxed);
         // From now on every question comes here, also after something was given back.
@@ -201,18 +179,14 @@ impl Budget {
         Err(why)
     }
 
-    /// How much the request may take: never more than half of the pool, or it could not be served even alone.
-    pub fn limit(&self) -> u64 {
-        let limit = self.limit.load(Relaxed);
-        self.pool.as_ref().map_or(limit, |pool| limit.min((pool.bytes / 2).saturating_sub(CHUNK)))
+    fn take(&self, bytes: u64) -> Result<(), Exceeded> {
+        let Some(share) = &self.share else { return Ok(()) };
+        share.lock().unwrap_or_else(PoisonError::into_inner).take(bytes as usize)
     }
-}
 
-impl Drop for Budget {
-    fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
-            pool.taken.fetch_sub(*self.drawn.get_mut(), Relaxed);
-        }
+    /// How much the request may take.
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 }
 
@@ -241,26 +215,25 @@ mod tests {
 
     #[test]
     fn whoever_asks_for_little_finds_room_beside_any_number_who_ask_for_much() {
-        let pool = Pool::new(1 << 30);
+        let all = budget::Budget::new(1 << 30);
         let greedy: Vec<_> = (0..10)
             .map(|_| {
-                let budget = Budget::of_request(Arc::clone(&pool));
-                let _ = budget.arrived(16 << 20);
+                let budget = Budget::of_request(16 << 20, &all);
                 while budget.spend(1 << 20).is_ok() {}
                 budget
             })
             .collect();
         assert!(greedy.iter().all(|budget| budget.spent().is_some()));
-        let modest = Budget::of_request(Arc::clone(&pool));
-        assert_eq!(modest.arrived(100_000), Ok(()));
+        let modest = Budget::of_request(100_000, &all);
+        assert_eq!(modest.check(), Ok(()));
         drop((greedy, modest));
-        assert_eq!(pool.taken.load(Relaxed), 0);
+        assert_eq!(all.held(), 0);
     }
 
     #[test]
-    fn a_request_that_is_too_large_for_the_pool_is_not_told_to_come_back() {
-        let budget = Budget::of_request(Pool::new(100 << 20));
-        assert_eq!(budget.arrived(16 << 20), Ok(()));
+    fn a_request_that_would_not_fit_even_alone_is_not_told_to_come_back() {
+        let budget = Budget::of_request(16 << 20, &budget::Budget::new(100 << 20));
+        assert_eq!(budget.check(), Ok(()));
         while budget.spend(1 << 20).is_ok() {}
         assert_eq!(budget.spent(), Some(Spent::Request));
     }

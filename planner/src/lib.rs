@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use switchyard_service::config::{self, ByteSize, ServeArgs};
+use switchyard_service::config::{self, ServeArgs};
 use switchyard_service::program;
 use switchyard_service::serve::{Drained, Server};
 use switchyard_service::shutdown::Shutdown;
@@ -51,12 +51,6 @@ pub struct Args {
     /// How long one request may be planned, and how long it may wait for its turn, such as 5s; beyond it is refused.
     #[arg(long, env = "SWITCHYARD_MAX_PLANNING_TIME", value_name = "DURATION", default_value = "5s", value_parser = config::duration)]
     pub max_planning_time: Duration,
-
-    /// Memory that all requests together may take, in bytes or with a unit such as 1GiB.
-    ///
-    /// One request may take 64 MB and 30 bytes for each of its own, and never more than half of this.
-    #[arg(long, env = "SWITCHYARD_MAX_PLANNING_MEMORY", value_name = "BYTES", default_value = "1GiB", value_parser = config::byte_size)]
-    pub max_planning_memory: ByteSize,
 }
 
 impl AsRef<ServeArgs> for Args {
@@ -67,7 +61,7 @@ impl AsRef<ServeArgs> for Args {
 
 /// Serves on `listener` until `shutdown`, then drains.
 pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Result<Drained, program::Error> {
-    let Args { serve, registry, max_planning_time, max_planning_memory } = args;
+    let Args { serve, registry, max_planning_time } = args;
     let watch = match registry {
         Some(path) => Some(Watch::start(path).map_err(|error| program::Error::usage(watch::chain(&error)))?),
         None => None,
@@ -77,10 +71,10 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         None => Shared::new(Registry::builtin()),
     };
     let limit = serve.max_message_bytes();
-    let bounds =
-        service::Bounds { limits: Limits::for_bytes(limit), memory: max_planning_memory.0, time: max_planning_time };
-    let planner = service::Planner::new(shared, bounds);
-    let server = Server::new(&serve, shutdown).add(service::Door::new(planner, limit)).serve(listener);
+    let bounds = service::Bounds { limits: Limits::for_bytes(limit), time: max_planning_time };
+    let server = Server::new(&serve, shutdown);
+    let planner = service::Planner::new(shared, bounds, server.budget());
+    let server = server.add(service::Door::new(planner, limit)).serve(listener);
     match watch {
         None => Ok(server.await?),
         Some(watch) => tokio::select! {

@@ -1,6 +1,6 @@
 //! `switchyard.v1.PlannerService`: request in, plan out. The one place that knows [`tonic::Status`].
 //!
-//! A request has a [`Budget`] of memory from its first byte to the last part of its answer, waits for its turn in one of the
+//! A request has a [`Budget`] of memory from when it has come in to the last part of its answer, waits for its turn in one of the
 //! [`lanes`], and is planned off the runtime. Planning ends when it takes too long, and when nobody waits for it any more.
 
 mod door;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchyard_proto::v1::{PlanRequest, PlanResponse};
-use switchyard_service::{status, telemetry};
+use switchyard_service::{budget, status, telemetry};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use tracing::Span;
 
 pub use self::door::Door;
 use self::lanes::Lanes;
-use crate::budget::{Budget, Pool};
+use crate::budget::Budget;
 use crate::convert::{Intake, Parts};
 use crate::document::Limits;
 use crate::plan;
@@ -32,8 +32,6 @@ use crate::registry::{Layers, Registry};
 pub struct Bounds {
     /// How large and deep a document may be.
     pub limits: Limits,
-    /// Memory for all requests together, in bytes.
-    pub memory: u64,
     /// How long one request may be planned, and how long it may wait for its turn.
     pub time: Duration,
 }
@@ -42,19 +40,19 @@ pub struct Bounds {
 pub struct Planner {
     registry: Shared,
     bounds: Bounds,
-    pool: Arc<Pool>,
+    all_requests: budget::Budget,
     lanes: Lanes,
 }
 
 impl Planner {
-    /// A planner with this registry and these bounds.
-    pub fn new(registry: Shared, bounds: Bounds) -> Self {
+    /// A planner with this registry and these bounds. What requests take is drawn from `all_requests`.
+    pub fn new(registry: Shared, bounds: Bounds, all_requests: budget::Budget) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { registry, bounds, pool: Pool::new(bounds.memory), lanes: Lanes::new(processors, bounds.time) }
+        Self { registry, bounds, all_requests, lanes: Lanes::new(processors, bounds.time) }
     }
 
-    fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool)
+    fn all_requests(&self) -> &budget::Budget {
+        &self.all_requests
     }
 
     /// Plans a request of so many bytes.

@@ -243,7 +243,7 @@ async fn planning_that_takes_too_long_is_stopped_and_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_never_end_leave_room_for_others() {
-    let program = Program::start(&["--max-planning-memory", "200MB"]).await;
+    let program = Program::start(&["--max-held-bytes", "64MiB"]).await;
     let before = program.peak();
     let stalled: Vec<_> = (0..12).map(|_| tokio::spawn(stalled(program.channel.clone(), 8 << 20))).collect();
     // Until the server has refused some: what it holds of the others is bounded.

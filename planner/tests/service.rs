@@ -14,6 +14,7 @@ use serde_json::json;
 use switchyard_proto::v1;
 use switchyard_service::status::{Reason, reason_of};
 use tonic::Code;
+use tonic::codec::CompressionEncoding;
 use tonic_types::StatusExt;
 
 #[tokio::test]
@@ -324,5 +325,16 @@ async fn the_planner_says_that_it_is_healthy() {
     let request = tonic_health::pb::HealthCheckRequest { service: "switchyard.v1.PlannerService".into() };
     let answer = health.check(request).await.unwrap().into_inner();
     assert_eq!(answer.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+    server.stop().await;
+}
+
+/// Case 334.
+#[tokio::test]
+async fn a_compressed_request_is_planned() {
+    let mut server = Server::start(&[]).await;
+    let design = design([component("web")]);
+    let plain = server.planned(of_text(design.clone())).await;
+    server.client = server.client.send_compressed(CompressionEncoding::Gzip);
+    assert_eq!(server.planned(of_text(design)).await.0.plan_id, plain.0.plan_id);
     server.stop().await;
 }

@@ -58,6 +58,11 @@ impl Budget {
         Share { budget: self.clone(), most, held: 0 }
     }
 
+    /// How many bytes all requests may hold together.
+    pub fn total(&self) -> usize {
+        self.0.total
+    }
+
     /// How many bytes are held at the moment.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
@@ -100,6 +105,11 @@ impl Share {
     /// Hands over all that is held, to a share that lives longer.
     pub fn hand_over(&mut self) -> Self {
         Self { budget: self.budget.clone(), most: self.most, held: std::mem::take(&mut self.held) }
+    }
+
+    /// How many bytes the request may hold.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// How many bytes the request holds.

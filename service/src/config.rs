@@ -59,9 +59,10 @@ pub struct ServeArgs {
     #[arg(long, env = "SWITCHYARD_MAX_MESSAGE_BYTES", value_name = "BYTES", default_value_t)]
     pub max_message_bytes: ByteSize,
 
-    /// Bytes that all requests together may hold, in what they sent and what came of it; a request that finds no room is refused
-    /// and may come again. One request is given at most as much as it leaves to others. The process takes about twice as much.
-    #[arg(long, env = "SWITCHYARD_MAX_HELD_BYTES", value_name = "BYTES", default_value = "512MiB")]
+    /// Bytes that all requests together may hold, in what they sent and what came of it, or with a unit such as 512MiB; a request
+    /// that finds no room is refused and may come again. One request is given at most as much as it leaves to others, so never
+    /// more than half. The process takes up to twice as much.
+    #[arg(long, env = "SWITCHYARD_MAX_HELD_BYTES", value_name = "BYTES", default_value = "1GiB")]
     pub max_held_bytes: ByteSize,
 
     /// Connections at once. Default: half of the files that the process may open, at most 4096.

@@ -9,7 +9,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -25,7 +24,7 @@ use tower::{Layer, Service};
 
 use crate::{
     budget::Budget,
-    connection::OpenCall,
+    connection::{OpenCall, after},
     received::{self, Received},
     rpc,
     shutdown::Shutdown,
@@ -155,13 +154,6 @@ fn too_large_a_message(limit: usize) -> status::Refusal {
     let text =
         format!("the message is larger than the {limit} bytes this server reads; --max-message-bytes raises the limit");
     refusal(Reason::MessageTooLarge, text.as_str()).metadata("limit_bytes", limit.to_string()).quota("message", text)
-}
-
-async fn after(timeout: Option<Duration>) {
-    match timeout {
-        Some(timeout) => tokio::time::sleep(timeout).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn late() -> Status {

@@ -20,13 +20,14 @@ use tonic::{Status, body::Body};
 
 use crate::{
     budget::{Exceeded, Share},
-    status::{Reason, refusal},
+    status::{self, Reason, refusal},
 };
 
 /// How long the request of a call that is not a stream may take to come in, in one message: 16 MiB over a line of 1 Mbit/s.
 const WHOLE_REQUEST: Duration = Duration::from_secs(150);
-/// When a caller may come back to a server that has no room.
-const COME_BACK: Duration = Duration::from_secs(5);
+/// What of a request is taken in though there is no room: probes, and calls that list runs and stop them, have to get through
+/// then above all. It is less than an open call takes anyway.
+const ALWAYS: usize = 4 * 1024;
 
 /// What has come in of a request: an extension of the request.
 #[derive(Debug, Clone)]
@@ -67,7 +68,12 @@ impl Received {
     }
 
     fn hold(&self, bytes: usize) -> Result<(), Exceeded> {
-        self.share().take(bytes)
+        let mut share = self.share();
+        if share.held() + bytes <= ALWAYS {
+            share.take_anyway(bytes);
+            return Ok(());
+        }
+        share.take(bytes)
     }
 
     fn share(&self) -> MutexGuard<'_, Share> {
@@ -83,11 +89,11 @@ pub(crate) fn overdue() -> Status {
 
 fn refuse(exceeded: Exceeded) -> Status {
     let text = exceeded.to_string();
-    let reason = match exceeded {
-        Exceeded::Request { .. } => Reason::MessageTooLarge,
-        Exceeded::All { .. } => Reason::BudgetExhausted,
+    let refusal = match exceeded {
+        Exceeded::Request { .. } => refusal(Reason::MessageTooLarge, text.as_str()).quota("message", text),
+        Exceeded::All { .. } => status::too_busy("max-held-bytes", text),
     };
-    refusal(reason, text.as_str()).quota("bytes", text.as_str()).retry_after(COME_BACK).into_status()
+    refusal.into_status()
 }
 
 struct CountedBody {

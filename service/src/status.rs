@@ -145,6 +145,12 @@ pub fn shutting_down() -> Refusal {
         .retry_after(Duration::from_secs(1))
 }
 
+/// Refuses a call for which other requests leave no room now. `limit` names what bounds them together.
+pub fn too_busy(limit: impl Into<String>, text: impl Into<String>) -> Refusal {
+    let text = text.into();
+    refusal(Reason::TooBusy, text.as_str()).quota(limit, text).retry_after(Duration::from_secs(1))
+}
+
 /// Answers a call that met a bug of ours. What went wrong belongs in the log, not here.
 pub fn internal() -> Refusal {
     refusal(Reason::Internal, "something went wrong inside this server; its log says what")

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::{ask, start};
+use support::{ask, health_of, start};
 use switchyard_proto::v1::{
     Design, ListRunsRequest, PlanRequest, design::Source, executor_service_client::ExecutorServiceClient,
 };
@@ -18,6 +18,7 @@ use switchyard_service::{
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
 use tonic::Code;
+use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
@@ -153,4 +154,20 @@ async fn a_method_that_is_not_there_is_answered_with_a_sentence() {
 
     assert_eq!((status.code(), status::reason_of(&status)), (Code::Unimplemented, Some(Reason::MethodUnknown)));
     assert!(status.message().contains("/switchyard.v1.ExecutorService/ListRuns"), "{}", status.message());
+}
+
+/// Whoever asks how things are, or asks for little, is heard when there is no room; whoever brings much is told when to come again.
+#[tokio::test]
+async fn probes_get_through_when_all_that_may_be_held_is_held() {
+    let running = start(&[]).await;
+    let mut client = running.client().await;
+    let _held = client.plan(ask("a part, then nothing, holding all that may be held")).await.unwrap();
+
+    assert_eq!(health_of(running.channel().await, "").await, Ok(ServingStatus::Serving));
+    client.plan(ask("one part")).await.unwrap();
+    let design = Some(Design { source: Some(Source::Document("x".repeat(10_000))) });
+    let status = client.plan(PlanRequest { design, ..ask("one part") }).await.unwrap_err();
+
+    assert_eq!(status::reason_of(&status), Some(Reason::TooBusy), "{status:?}");
+    assert!(status.get_details_retry_info().is_some(), "{status:?}");
 }

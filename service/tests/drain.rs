@@ -6,24 +6,18 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{ask, start};
+use support::{ask, health_of, start};
 use switchyard_service::{
     serve::Drained,
     status::{self, Reason},
 };
 use tokio::net::TcpStream;
-use tonic::{Code, transport::Channel};
+use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tonic_types::StatusExt;
 
 fn whole_server() -> HealthCheckRequest {
     HealthCheckRequest { service: String::new() }
-}
-
-async fn health_of(channel: Channel, service: &str) -> Result<ServingStatus, Code> {
-    let request = HealthCheckRequest { service: service.to_owned() };
-    let answer = HealthClient::new(channel).check(request).await.map_err(|status| status.code())?;
-    Ok(answer.into_inner().status())
 }
 
 #[tokio::test]
@@ -171,11 +165,11 @@ async fn the_second_signal_ends_it_at_once() {
     assert_eq!(running.end_within(Duration::from_secs(1)).await, Drained::Aborted);
 }
 
-/// What ends at the last call was cut off, however quickly it does: that is no clean end.
+/// What ends because of the second signal was cut off, however quickly it does: that is no clean end.
 #[tokio::test]
-async fn who_ends_only_because_of_the_last_call_was_not_waited_for() {
+async fn who_ends_only_because_of_the_second_signal_was_not_waited_for() {
     let running = start(&["--grace-period", "10m"]).await;
-    running.client().await.plan(ask("a task that goes on until the last call")).await.unwrap();
+    running.client().await.plan(ask("a task that goes on until the abort")).await.unwrap();
     running.shutdown.drain();
     tokio::task::yield_now().await;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use switchyard_service::status::{Reason, Refusal, refusal as refused};
+use switchyard_service::status::{self, Reason, Refusal, refusal as refused};
 
 use crate::budget::{Budget, Spent};
 use crate::convert::{Largest, Mistake, Unfit};
@@ -75,7 +75,7 @@ pub(super) fn spent(spent: Spent, budget: &Budget) -> Refusal {
             );
             refused(Reason::RequestTooCostly, text).quota("memory of one request", format!("{limit} MB"))
         }
-        Spent::Pool => too_busy(),
+        Spent::Others => too_busy(),
         // Whoever stopped it has gone, or is told so by the one who stopped it.
         Spent::Stopped => refused(Reason::RequestTooCostly, "planning was stopped"),
     }
@@ -84,9 +84,7 @@ pub(super) fn spent(spent: Spent, budget: &Budget) -> Refusal {
 /// A request for which there is no place now.
 pub(super) fn too_busy() -> Refusal {
     tracing::info!("request refused: others take what it needs");
-    refused(Reason::TooBusy, "the planner is busy with other requests; call again in a moment")
-        .quota("planner", "memory and turns of all requests together: --max-planning-memory")
-        .retry_after(Duration::from_secs(1))
+    status::too_busy("max-held-bytes", "the planner is busy with other requests; call again in a moment")
 }
 
 /// A request that took longer to plan than it may.

@@ -29,14 +29,12 @@ pub enum Reason {
     RunConflict,
     /// A message is larger than `--max-message-bytes`.
     MessageTooLarge,
-    /// Planning takes more memory or time than a request may.
+    /// The request takes more memory or time than one may, however few others there are.
     RequestTooCostly,
-    /// Others take what the request needs; it may be served later.
+    /// Other requests take what this one needs; it may be served later.
     TooBusy,
     /// As many runs are going on as may.
     TooManyRuns,
-    /// The requests at hand leave no room for this one.
-    BudgetExhausted,
     /// No such run is remembered.
     RunUnknown,
     /// There is no such method.
@@ -52,7 +50,7 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 21] = [
+const TABLE: [(Reason, &str, Code); 20] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
@@ -67,7 +65,6 @@ const TABLE: [(Reason, &str, Code); 21] = [
     (Reason::RequestTooCostly, "REQUEST_TOO_COSTLY", Code::ResourceExhausted),
     (Reason::TooBusy, "TOO_BUSY", Code::ResourceExhausted),
     (Reason::TooManyRuns, "TOO_MANY_RUNS", Code::ResourceExhausted),
-    (Reason::BudgetExhausted, "BUDGET_EXHAUSTED", Code::ResourceExhausted),
     (Reason::RunUnknown, "RUN_UNKNOWN", Code::NotFound),
     (Reason::MethodUnknown, "METHOD_UNKNOWN", Code::Unimplemented),
     (Reason::RunCancelled, "RUN_CANCELLED", Code::Cancelled),

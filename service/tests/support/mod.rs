@@ -25,6 +25,7 @@ use switchyard_proto::v1::{
 };
 use switchyard_service::{
     Shutdown,
+    budget::Budget,
     config::ServeArgs,
     program::{self, Program},
     serve::{Drained, Error, Server},
@@ -33,7 +34,8 @@ use switchyard_service::{
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::task::TaskTracker;
-use tonic::{Request, Response, Status, transport::Channel};
+use tonic::{Code, Request, Response, Status, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tracing::Instrument;
 
 pub const PROGRAM: Program = Program { name: "switchyard-test", version: "1.2.3", listen: "127.0.0.1:7001" };
@@ -60,6 +62,7 @@ pub fn args(flags: &[&str]) -> ServeArgs {
 pub struct Stub {
     shutdown: Shutdown,
     tasks: TaskTracker,
+    budget: Budget,
 }
 
 pub type Plan = Pin<Box<dyn Stream<Item = Result<PlanResponse, Status>> + Send>>;
@@ -84,6 +87,14 @@ impl PlannerService for Stub {
                 Ok(part("last"))
             }))),
             "parts without end" => Box::pin(stream::repeat_with(|| Ok(part(&"x".repeat(64 << 10))))),
+            "a part, then nothing, holding all that may be held" => {
+                let mut share = self.budget.share(0);
+                share.take_anyway(self.budget.total());
+                Box::pin(first.chain(stream::pending().map(move |part| {
+                    let _held = &share;
+                    part
+                })))
+            }
             "never a header" => std::future::pending().await,
             "panic" => panic!("as asked for"),
             "panic in the stream" => Box::pin(first.chain(stream::once(async {
@@ -110,8 +121,8 @@ impl PlannerService for Stub {
                 self.tasks.spawn(tokio::time::sleep(Duration::from_millis(300)));
                 Box::pin(first)
             }
-            "a task that goes on until the last call" => {
-                self.tasks.spawn(async move { shutdown.last_call().await });
+            "a task that goes on until the abort" => {
+                self.tasks.spawn(async move { shutdown.aborted().await });
                 Box::pin(first)
             }
             other => return Err(Status::invalid_argument(format!("cannot do {other}"))),
@@ -123,9 +134,10 @@ impl PlannerService for Stub {
 /// Serves the stub, as a program's `run` does.
 pub async fn serve(args: &ServeArgs, listener: TcpListener, shutdown: Shutdown) -> Result<Drained, Error> {
     let tasks = TaskTracker::new();
-    let stub = Stub { shutdown: shutdown.clone(), tasks: tasks.clone() };
+    let server = Server::new(args, shutdown.clone());
+    let stub = Stub { shutdown, tasks: tasks.clone(), budget: server.budget() };
     let service = PlannerServiceServer::new(stub).max_decoding_message_size(args.max_message_bytes());
-    Server::new(args, shutdown).add(service).tasks(tasks).serve(listener).await
+    server.add(service).tasks(tasks).serve(listener).await
 }
 
 pub struct Running {
@@ -164,6 +176,13 @@ impl Running {
 
 pub fn ask(what: &str) -> PlanRequest {
     PlanRequest { clusters: vec![what.to_owned()], ..PlanRequest::default() }
+}
+
+/// What a probe is told of a service.
+pub async fn health_of(channel: Channel, service: &str) -> Result<ServingStatus, Code> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let answer = HealthClient::new(channel).check(request).await.map_err(|status| status.code())?;
+    Ok(answer.into_inner().status())
 }
 
 /// A refusal that asks for far more than an answer has room for.

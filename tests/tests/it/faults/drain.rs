@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchyard_proto::v1::{CancelRunRequest, CancelledBy, ListRunsRequest, Outcome};
+use switchyard_proto::v1::{CancelRunRequest, CancelledBy, ListRunsRequest, Outcome, execute_request::Part};
 use switchyard_service::status::Reason;
 use switchyard_tests::{
     client,
@@ -66,9 +66,12 @@ async fn a_drain_lets_writes_end_and_tells_the_client() {
     stage.east.add(Rule::patch("/map-1", Fault::Hold(gate.clone())));
     let draft = chain(&stage, &["east"], 5);
     let mut execution = client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+    let mut silent = client.open(vec![Part::Header(draft.seal().header)]).await.unwrap();
     stage.east.wait_for(2, Seen::is_write).await.unwrap();
 
     program.process().signal(rustix::process::Signal::TERM);
+    // A plan that is not whole is not waited for.
+    refused(&within(silent.next()).await.unwrap_err(), Reason::ShuttingDown);
     let mut outcome = client::Outcome::default();
     while outcome.results.len() < 4 {
         outcome.take(within(execution.next()).await.unwrap().unwrap());

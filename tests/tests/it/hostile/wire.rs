@@ -69,7 +69,7 @@ async fn messages_that_never_become_whole_hold_no_more_than_the_budget() {
         match tokio::time::timeout(Duration::from_secs(3), trailers).await {
             Ok(trailers) => {
                 let status = trailers.as_ref().and_then(Status::from_header_map).unwrap();
-                assert_eq!(reason_of(&status), Some(Reason::BudgetExhausted), "{status:?}");
+                assert_eq!(reason_of(&status), Some(Reason::TooBusy), "{status:?}");
                 refused += 1;
             }
             Err(_) => open.push((channel, response)),
