@@ -35,7 +35,11 @@ pub(crate) use self::{
     folder::{Folder, sweep},
     places::Places,
 };
-use crate::{attributes, in_use::InUse};
+use crate::{
+    attributes,
+    in_use::InUse,
+    mask::{Secrets, Unmasked},
+};
 
 /// Most that helm may answer, in bytes. A release's manifest is the largest answer, and its compressed form has to fit into an
 /// object of 1 MiB.
@@ -58,7 +62,8 @@ const TRUST: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The same where a chart is fetched. Which way traffic goes to a cluster is for its kubeconfig to say (case 95).
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"];
 /// What stands in for a proxy of `http://`: nothing is there. Charts come from `https://`, and a host that leads on to `http://` is
-/// not followed (case 349). Only loopback addresses escape this, which Go never asks a proxy for.
+/// not followed (case 349). Two kinds of hosts escape this, which Go asks no proxy for: those that the installation's `NO_PROXY`
+/// names, and loopback addresses.
 const NO_PLAIN_HTTP: (&str, &str) = ("HTTP_PROXY", "http://127.0.0.1:1");
 
 /// The helm program.
@@ -112,15 +117,18 @@ pub(crate) struct Bounds<'a> {
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// Why a call did not do what it should. What helm says may hold anything.
+/// Why a call did not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("helm is not there: {0}")]
     Missing(String),
+    #[error("helm is not there: {} is too old, version 4 is needed", .0.display())]
+    TooOld(PathBuf, Unmasked),
     #[error("helm could not be run: {0}")]
     NotRun(#[from] io::Error),
-    #[error("{0}")]
-    Refused(String),
+    /// In helm's own words, which may hold anything.
+    #[error("helm refused")]
+    Refused(Unmasked),
     #[error("it took longer than the {0:.1?} that there were")]
     Late(Duration),
     #[error("its answer has more than {} MiB", MAX_ANSWER / (1024 * 1024))]
@@ -131,6 +139,17 @@ pub(crate) enum Error {
     Killed(i32),
     #[error("it was stopped")]
     Stopped,
+}
+
+impl Error {
+    /// The error with what may be said of helm's own words.
+    pub(crate) fn render(&self, secrets: &Secrets) -> String {
+        match self {
+            Self::Refused(said) => secrets.render(said),
+            Self::TooOld(_, said) => format!("{self}: {}", secrets.render(said)),
+            error => error.to_string(),
+        }
+    }
 }
 
 /// How a process ended.
@@ -246,12 +265,12 @@ impl Helm {
             End::ByItself(status) if let Some(signal) = status.signal() => Err(Error::Killed(signal)),
             // Helm 3 does not know what helm 4 must be told.
             End::ByItself(_) if said(&err).starts_with("unknown flag: ") => {
-                Err(Error::Missing(format!("{} is too old, version 4 is needed: {}", program.display(), said(&err))))
+                Err(Error::TooOld(program, said(&err).into()))
             }
             End::ByItself(_) if fetches && err.contains("proxyconnect tcp: dial tcp 127.0.0.1:1:") => {
                 Err(Error::Refused("it leads on to http://, which is not followed".into()))
             }
-            End::ByItself(_) => Err(Error::Refused(said(&err))),
+            End::ByItself(_) => Err(Error::Refused(said(&err).into())),
         }
     }
 
@@ -301,11 +320,11 @@ fn read(file: File, most: usize) -> io::Result<String> {
 }
 
 /// What helm said was wrong, without the lines that only accompany it.
-fn said(err: &str) -> String {
+fn said(err: &str) -> &str {
     let said = err.split_once("Error: ").map_or(err, |(_, said)| said).trim();
     let said =
         ["INSTALLATION FAILED: ", "UPGRADE FAILED: "].iter().find_map(|mark| said.strip_prefix(mark)).unwrap_or(said);
-    if said.is_empty() { "it ended without a word".into() } else { said.into() }
+    if said.is_empty() { "it ended without a word" } else { said }
 }
 
 fn ran_out_of_memory(err: &str) -> bool {
@@ -316,7 +335,7 @@ fn ran_out_of_memory(err: &str) -> bool {
 fn record(span: &Span, result: &Result<String, Error>) {
     let Err(error) = result else { return };
     let kind = match error {
-        Error::Missing(_) => "missing",
+        Error::Missing(_) | Error::TooOld(..) => "missing",
         Error::NotRun(_) => "not_run",
         Error::Refused(_) => "refused",
         Error::Late(_) => "timeout",
@@ -391,15 +410,24 @@ mod tests {
         let too_long = format!("head -c {} /dev/zero; exit 0", MAX_ANSWER + 1);
         assert!(matches!(run(&too_long, LONG, ROOM).await, Err(Error::TooLong)));
         assert!(run("exec cat /dev/zero", LONG, ROOM).await.is_err());
-        let refused = run("head -c 9000000 /dev/zero >&2; exit 1", LONG, ROOM).await.unwrap_err();
-        assert_eq!(refused.to_string().len(), MAX_SAID);
+        let Err(Error::Refused(said)) = run("head -c 9000000 /dev/zero >&2; exit 1", LONG, ROOM).await else {
+            panic!("refused")
+        };
+        assert_eq!(format!("{said:?}"), format!("Unmasked({MAX_SAID} bytes)"));
     }
 
     #[tokio::test]
     async fn refusal_is_what_helm_said_of_it() {
-        let refused = async |script: &str| run(script, LONG, ROOM).await.unwrap_err().to_string();
-        let script = "echo 'level=ERROR msg=x' >&2; echo 'Error: INSTALLATION FAILED: no good' >&2; exit 1";
-        assert_eq!(refused(script).await, "no good");
+        let secrets = Secrets::of_values(["canary-7f1"]);
+        let refused = async |script: &str| run(script, LONG, ROOM).await.unwrap_err().render(&secrets);
+        let script =
+            "echo 'level=ERROR msg=x' >&2; echo 'Error: INSTALLATION FAILED: canary-7f1 is no good' >&2; exit 1";
+        assert_eq!(refused(script).await, "[redacted] is no good");
+        assert_eq!(
+            run(script, LONG, ROOM).await.unwrap_err().to_string(),
+            "helm refused",
+            "its words have one way out"
+        );
         assert_eq!(refused("exit 3").await, "it ended without a word");
         let old = refused("echo 'Error: unknown flag: --server-side' >&2; exit 1").await;
         assert!(old.contains("version 4 is needed"), "{old}");

@@ -127,11 +127,6 @@ impl Key {
         switchyard_proto::presentable(&self.url)
     }
 
-    /// The chart's URL as it may stand on a command line.
-    fn without_credentials(&self) -> String {
-        switchyard_proto::without_userinfo(&self.url)
-    }
-
     fn identity(&self) -> Identity {
         Identity::of(&self.url)
     }
@@ -322,13 +317,7 @@ impl Charts {
     /// Fetches the chart, once a run, and looks it over.
     async fn fetch(&self, key: &Key, bounds: Bounds<'_>) -> Result<Arc<Fetched>, Failed> {
         let cell = once(&self.fetched, &(key.url.clone(), key.version.clone()));
-        let fetched = cell.get_or_init(|| async {
-            let fetched = fetch::fetch(&self.helm, key, bounds).await;
-            fetched.map(Arc::new).map_err(|failure| {
-                let message = Secrets::of_url(&key.url).render(&failure.message.as_str().into());
-                Failure { message, ..failure }
-            })
-        });
+        let fetched = cell.get_or_init(|| async { fetch::fetch(&self.helm, key, bounds).await.map(Arc::new) });
         Ok(fetched.await.clone()?)
     }
 }
@@ -361,11 +350,11 @@ fn once<K: Clone + Ord, V>(map: &Once<K, V>, key: &K) -> Arc<OnceCell<V>> {
     map.lock().expect("nothing panics while it holds the lock").entry(key.clone()).or_default().clone()
 }
 
-fn failure(reason: Reason, what: &str, error: helm::Error) -> Failure {
+fn failure(reason: Reason, what: &str, error: &helm::Error, secrets: &Secrets) -> Failure {
     let reason = match error {
-        helm::Error::Missing(_) => Reason::HelmMissing,
+        helm::Error::Missing(_) | helm::Error::TooOld(..) => Reason::HelmMissing,
         helm::Error::Stopped => Reason::Cancelled,
         _ => reason,
     };
-    Failure::new(reason, format!("{what}: {error}"))
+    Failure::new(reason, format!("{what}: {}", error.render(secrets)))
 }

@@ -26,10 +26,11 @@ use kube::{
 };
 use switchyard_proto::v1::{
     self, Model, Operation, PlanRequest, PrerequisiteResult, Registrant, Registry as Models, RunOptions,
+    execute_response::Event,
 };
 use switchyard_tests::{
     chart::{Chart, Host, Registry},
-    client::{self, Client, Outcome, TraceParent},
+    client::{self, Client, Execution, Outcome, TraceParent},
     programs::{Program, Running},
     sandbox::{Cluster, Folder, Tool, Toolbox, certs::Authority},
 };
@@ -224,6 +225,35 @@ async fn wait_for_releases(cluster: &Cluster, namespace: &str, wanted: &[(String
         }
         assert!(Instant::now() < deadline, "{there:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A run in which helm waits for a hook that never ends. `b` depends on `a`, which needs the chart.
+struct Hanging {
+    execution: Execution,
+    namespace: String,
+    release: String,
+}
+
+impl Hanging {
+    async fn begin(stand: &Stand, test: &str) -> Self {
+        let (namespace, release) = (namespace(test).await, unique("hangs"));
+        let chart = Chart::new(&release).endless_hook();
+        let url = stand.registry.push(&chart).await.expect("the registry takes a chart");
+        let design = Design::new().needs("m", "a", &namespace, &[]).config_map("b", &namespace, &["a"]);
+        let client = stand.client().await;
+        let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.expect("it can be planned");
+        let mut execution = client.execute(plan, vec![]).await.expect("the executor takes the plan");
+        let begun = execution.next().await.expect("the stream goes on").expect("there is an event");
+        assert!(matches!(begun.event, Some(Event::RunStarted(_))));
+        let hanging = Self { execution, namespace, release };
+        hanging.wait_for(stand, "pending-install").await;
+        hanging
+    }
+
+    /// Waits until the release, which has one revision, has this status.
+    async fn wait_for(&self, stand: &Stand, status: &str) {
+        wait_for_releases(stand.pair.world.east(), &self.namespace, &[one(&self.release, 1, status)]).await;
     }
 }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
-
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{Key, failure, release::version};
 use crate::{
     archive,
     helm::{self, Bounds, Call, Folder, Helm},
+    mask::Secrets,
     verdict::{Failure, Reason},
 };
 
@@ -37,22 +37,19 @@ pub(super) struct Fetched {
     _folder: Folder,
 }
 
-/// Has helm fetch the chart, and looks it over. The text of a failure may still hold credentials.
+/// Has helm fetch the chart, and looks it over.
 pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<Fetched, Failure> {
     let shown = key.shown();
-    let unfetchable = |error| failure(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), error);
+    let secrets = Secrets::of_url(&key.url);
+    let unfetchable = |error: helm::Error| {
+        failure(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), &error, &secrets)
+    };
     let folder = Folder::new(&[]).map_err(|error| unfetchable(error.into()))?;
     // One folder further in: what helm writes beside the archive, as it does for a name that it cannot give, stays private too.
     let destination = folder.path().join("chart");
     std::fs::create_dir(&destination).map_err(|error| unfetchable(error.into()))?;
-    let url = key.without_credentials();
-    let mut arguments = vec![url.clone(), format!("--destination={}", destination.display())];
-    if !key.version.is_empty() {
-        arguments.push(format!("--version={}", key.version));
-    }
-    let (flags, files) =
-        switchyard_proto::userinfo(&key.url).map(|userinfo| credentials(&url, userinfo)).unwrap_or_default();
-    arguments.extend(flags);
+    let Source { mut arguments, files } = source(key);
+    arguments.push(format!("--destination={}", destination.display()));
     let about = helm::About { chart: &shown, ..Default::default() };
     let call = Call { command: "pull", arguments, waits: false, files, memory: MEMORY, about };
     let mut pause = PAUSE;
@@ -74,7 +71,8 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
         .await
         .map_err(|_| Failure::new(Reason::Internal, format!("an internal error ended the work on chart {shown}")))?;
     let refused = |why: String| Failure::new(Reason::ChartRefused, format!("chart {shown} is refused: {why}"));
-    let chart = looked.map_err(|error| refused(error.to_string()))?;
+    // What is in an archive is its host's word too.
+    let chart = looked.map_err(|error| refused(secrets.render(&error.to_string().into())))?;
     // Of an archive helm ignores the version that it is told (case 354).
     let of = |text| version(text).ok_or(text);
     let (wanted, has) = (key.version.as_str(), chart.about.version.as_str());
@@ -84,43 +82,82 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     Ok(chart)
 }
 
-/// Files from which helm takes who it is to say it is, and the flags that name them: credentials on a command line could be read
-/// by others.
-fn credentials(url: &str, userinfo: &str) -> (Vec<String>, Vec<(&'static str, String)>) {
-    let (registry, repositories, index) = ("registry.json", "repositories.yaml", "chart-index.yaml");
-    let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-    let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let (user, password) = (decoded(user), decoded(password));
+/// How helm is told where the chart lies.
+struct Source {
+    arguments: Vec<String>,
+    files: Vec<(&'static str, String)>,
+}
+
+/// Where the chart lies and who helm is to say it is. A command line can be read by others, so credentials are in files, and so is a
+/// URL of an archive, whose query may be a signature.
+fn source(key: &Key) -> Source {
+    let url = switchyard_proto::without_userinfo(&key.url);
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let host = rest.split('/').next().unwrap_or_default();
-    if scheme == "oci" {
-        let auth = BASE64_STANDARD.encode(format!("{user}:{password}"));
-        let config = serde_json::json!({"auths": {host: {"auth": auth}}});
-        return (vec![format!("--registry-config={}", Call::file(registry))], vec![(registry, config.to_string())]);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let login = switchyard_proto::userinfo(&key.url).map(|userinfo| {
+        let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+        [user, password].map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned())
+    });
+    match scheme {
+        "oci" => of_registry(&url, host, login, &key.version),
+        _ => of_archive(&url, &format!("{scheme}://{host}"), login),
     }
-    // Helm has credentials for a repository only, and knows by its index which files are the repository's.
+}
+
+type Login = Option<[String; 2]>;
+
+fn of_registry(url: &str, host: &str, login: Login, version: &str) -> Source {
+    let name = "registry.json";
+    let mut arguments = vec![url.to_owned()];
+    if !version.is_empty() {
+        arguments.push(format!("--version={version}"));
+    }
+    let files = login.map(|[user, password]| {
+        arguments.push(format!("--registry-config={}", Call::file(name)));
+        let auth = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        (name, serde_json::json!({"auths": {host: {"auth": auth}}}).to_string())
+    });
+    Source { arguments, files: files.into_iter().collect() }
+}
+
+/// An archive as the one chart of a repository whose index helm need not fetch: from there helm takes the URL, and who it is to say
+/// it is for as long as it is at this host.
+fn of_archive(url: &str, host: &str, login: Login) -> Source {
+    let (repositories, index) = ("repositories.yaml", "chart-index.yaml");
+    let [user, password] = login.unwrap_or_default();
     let known = serde_json::json!({"repositories": [
-        {"name": "chart", "url": format!("{scheme}://{host}"), "username": user, "password": password}
+        {"name": "chart", "url": host, "username": user, "password": password}
     ]});
     let listed = serde_json::json!({"apiVersion": "v1", "entries": {"chart": [
         {"apiVersion": "v2", "name": "chart", "version": "0.0.0", "urls": [url]}
     ]}});
-    let flags = [format!("--repository-config={}", Call::file(repositories)), "--repository-cache=.".into()];
-    (flags.into(), vec![(repositories, known.to_string()), (index, listed.to_string())])
+    let config = format!("--repository-config={}", Call::file(repositories));
+    Source {
+        arguments: vec!["chart/chart".into(), config, "--repository-cache=.".into()],
+        files: vec![(repositories, known.to_string()), (index, listed.to_string())],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Lane;
 
     #[test]
-    fn credentials_are_in_files_and_the_flags_only_name_them() {
-        for url in ["oci://charts:5000/x", "https://charts/x-1.0.0.tgz"] {
-            let (flags, files) = credentials(url, "robot:p%40ss:word");
-            assert!(flags.iter().all(|flag| !flag.contains("robot") && !flag.contains("ss:word")), "{flags:?}");
+    fn what_is_secret_in_a_url_is_in_files_and_the_arguments_only_name_them() {
+        for url in [
+            "oci://robot:p%40ss:word@charts:5000/x",
+            "https://robot:p%40ss:word@charts/x-1.0.0.tgz",
+            "https://robot:p%40ss:word@charts/x-1.0.0.tgz?X-Amz-Signature=5f1c",
+        ] {
+            let key = Key { lane: Lane(0), url: url.into(), version: String::new(), namespace: String::new() };
+            let Source { arguments, files } = source(&key);
+            let secret = ["robot", "ss:word", "5f1c"];
+            assert!(!secret.iter().any(|secret| arguments.concat().contains(secret)), "{arguments:?}");
             let said = files.iter().map(|(_, text)| text.as_str()).collect::<String>();
             let encoded = BASE64_STANDARD.encode("robot:p@ss:word");
             assert!(said.contains("p@ss:word") || said.contains(&encoded), "{said}");
+            assert_eq!(said.contains("5f1c"), url.contains("5f1c"), "{said}");
         }
     }
 }

@@ -69,7 +69,7 @@ impl Charts {
                 let worked_once = history.iter().any(|revision| revision.worked());
                 match history.last() {
                     Some(last) if worked_once && !upgrades => {
-                        let why = self.masked(task, &last.description);
+                        let why = self.secrets(task).render(&last.description);
                         let text = format!(
                             "the last upgrade of {place} failed: {why}; set upgrade_dependencies to try it again"
                         );

@@ -7,7 +7,7 @@ use switchyard_proto::v1::{Change, Outcome};
 use super::{Charts, Done, Failed, Task, failure, fetch::Fetched, identity};
 use crate::{
     helm::{self, Call},
-    mask::Secrets,
+    mask::{Secrets, Unmasked},
     verdict::{Failure, Reason},
 };
 
@@ -79,7 +79,7 @@ struct Rendered {
 #[serde(default)]
 pub(super) struct Revision {
     status: String,
-    pub(super) description: String,
+    pub(super) description: Unmasked,
 }
 
 impl Revision {
@@ -96,9 +96,8 @@ impl Task<'_> {
     }
 }
 
-/// What is in the way, where helm finds an object of the chart that is not of the release (cases 100 and 341).
-fn obstacle(error: &helm::Error) -> Option<String> {
-    let helm::Error::Refused(said) = error else { return None };
+/// What is in the way, where helm says that it finds an object of the chart that is not of the release (cases 100 and 341).
+fn obstacle(said: &str) -> Option<String> {
     let (object, why) = said.split_once(" exists and cannot be imported into the current release: ")?;
     let object = object.rsplit_once(": ").map_or(object, |(_, object)| object).replace(" in namespace \"\"", "");
     let owner = |key: &str| {
@@ -163,11 +162,12 @@ impl Charts {
             "{of} {would} {done} as release {release} in namespace {} of cluster {}",
             key.namespace, cluster.name
         );
-        let mut failed = match obstacle(&error) {
-            Some(why) => self.failed(task, Reason::ChartConflict, &text, helm::Error::Refused(why)),
-            None => self.failed(task, Reason::ChartFailed, &text, error),
+        let secrets = self.secrets(task);
+        let failure = match obstacle(&error.render(&secrets)) {
+            Some(why) => Failure::new(Reason::ChartConflict, format!("{text}: {why}")),
+            None => failure(Reason::ChartFailed, &text, &error, &secrets),
         };
-        failed.release = release.into();
+        let mut failed = Failed { release: release.into(), ..failure.into() };
         // What a chart brings along is not there in a dry run, so what stands on it cannot be told (D20).
         if self.plan.dry_run && failed.failure.message.contains("no matches for kind") {
             failed.outcome = Outcome::Indeterminate;
@@ -182,7 +182,7 @@ impl Charts {
         let arguments = vec![name.clone(), "--wait=hookOnly".into()];
         let Err(error) = self.helm(task, name, namespace, "uninstall", arguments).await else { return Ok(()) };
         let text = format!("release {name} in namespace {namespace} was not removed");
-        Err(self.failed(task, Reason::ChartFailed, &text, error))
+        Err(self.failed(task, Reason::ChartFailed, &text, &error))
     }
 
     /// Releases on the cluster. Whoever may not look into all namespaces sees those in the chart's own.
@@ -214,7 +214,7 @@ impl Charts {
         let arguments = vec!["manifest".into(), release.name.clone()];
         let told = self.helm(task, &release.name, &release.namespace, "get", arguments).await;
         let what = format!("what {} consists of cannot be told", task.place(release));
-        told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, error))
+        told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, &error))
     }
 
     /// What helm would note down of a release's objects after an upgrade.
@@ -242,7 +242,7 @@ impl Charts {
         told: Result<String, helm::Error>,
     ) -> Result<T, Failed> {
         let what = format!("{what} {} cannot be told", task.cluster.name);
-        let told = told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, error))?;
+        let told = told.map_err(|error| self.failed(task, Reason::ChartFailed, &what, &error))?;
         serde_json::from_str(&told).map_err(|_| {
             Failure::new(Reason::ChartFailed, format!("{what}: helm answered something else than was asked for")).into()
         })
@@ -268,15 +268,14 @@ impl Charts {
         self.helm.call(&call, task.bounds).await
     }
 
-    pub(super) fn failed(&self, task: &Task<'_>, reason: Reason, what: &str, error: helm::Error) -> Failed {
-        let failure = failure(reason, what, error);
-        Failure { message: self.masked(task, &failure.message), ..failure }.into()
+    fn failed(&self, task: &Task<'_>, reason: Reason, what: &str, error: &helm::Error) -> Failed {
+        failure(reason, what, error, &self.secrets(task)).into()
     }
 
-    /// What helm says without what is secret in the design, the kubeconfig and the chart's URL.
-    pub(super) fn masked(&self, task: &Task<'_>, text: &str) -> String {
+    /// What must not be said of helm's words: what is secret in the design, the kubeconfig and the chart's URL.
+    pub(super) fn secrets(&self, task: &Task<'_>) -> Secrets {
         let secrets = Secrets::around(b"", &self.secrets).and(Secrets::of_url(&task.key.url));
-        secrets.and(Secrets::of_kubeconfig(task.kubeconfig)).render(&text.into())
+        secrets.and(Secrets::of_kubeconfig(task.kubeconfig))
     }
 }
 
@@ -314,7 +313,7 @@ mod tests {
                 "unable to continue with install: CustomResourceDefinition \"w.g\" in namespace \"\" exists and cannot be \
                  imported into the current release: invalid ownership metadata; {why}"
             );
-            obstacle(&helm::Error::Refused(said)).unwrap()
+            obstacle(&said).unwrap()
         };
         let nobodys =
             said("label validation error: missing key \"app.kubernetes.io/managed-by\": must be set to \"Helm\"");
@@ -325,6 +324,6 @@ mod tests {
              annotation validation error: key \"meta.helm.sh/release-namespace\" must equal \"c\": current value is \"d\"",
         );
         assert!(anothers.contains("belongs to release b in namespace d"), "{anothers}");
-        assert_eq!(obstacle(&helm::Error::Refused("no".into())), None);
+        assert_eq!(obstacle("no"), None);
     }
 }

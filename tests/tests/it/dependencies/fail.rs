@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchyard_proto::v1::{Outcome, Verdict, execute_response::Event};
+use switchyard_proto::v1::{Outcome, Verdict};
 
 use super::{install::install_by_hand, *};
 
@@ -93,24 +93,15 @@ async fn hook_that_never_ends_is_bounded_and_does_not_block_the_next_try() {
 #[tokio::test]
 async fn cancelled_install_leaves_a_failed_release() {
     let stand = Stand::shared().await;
-    let namespace = namespace("charts_cancel").await;
-    let name = unique("cancel");
-    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
-    let design = Design::new().needs("m", "a", &namespace, &[]).config_map("b", &namespace, &["a"]);
-    let client = stand.client().await;
-    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
-    let mut execution = client.execute(plan, vec![]).await.unwrap();
-    let begun = execution.next().await.unwrap().unwrap();
-    assert!(matches!(begun.event, Some(Event::RunStarted(_))));
+    let Hanging { mut execution, namespace, release } = Hanging::begin(stand, "charts_cancel").await;
     let east = stand.pair.world.east();
-    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
     execution.cancel("enough").await;
     let outcome = execution.finish().await.unwrap();
     assert_eq!(outcome.verdict(), Verdict::Cancelled);
     let (reason, message) = failure(&outcome, "a");
     assert_eq!(reason, "CANCELLED", "{message}");
     assert_eq!(outcome.outcomes().into_values().collect::<Vec<_>>(), [Outcome::Cancelled; 2]);
-    assert_eq!(releases(east, &namespace).await, [one(&name, 1, "failed")]);
+    assert_eq!(releases(east, &namespace).await, [one(&release, 1, "failed")]);
     assert!(get(east, &namespace, "a").await.is_none(), "it was not applied");
 }
 
@@ -118,19 +109,11 @@ async fn cancelled_install_leaves_a_failed_release() {
 #[tokio::test]
 async fn executor_that_drains_leaves_a_failed_release() {
     let stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
-    let namespace = namespace("charts_drain").await;
-    let name = unique("drain");
-    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
-    let design = Design::new().needs("m", "a", &namespace, &[]);
-    let client = stand.client().await;
-    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
-    let execution = client.execute(plan, vec![]).await.unwrap();
-    let east = stand.pair.world.east();
-    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
+    let Hanging { execution, namespace, release } = Hanging::begin(&stand, "charts_drain").await;
     let (outcome, (status, log)) = tokio::join!(execution.finish(), stand.executor.stop());
     assert!(status.success(), "{log}");
     assert_eq!(outcome.unwrap().verdict(), Verdict::Cancelled);
-    assert_eq!(releases(east, &namespace).await, [one(&name, 1, "failed")]);
+    assert_eq!(releases(stand.pair.world.east(), &namespace).await, [one(&release, 1, "failed")]);
 }
 
 /// Case 97: a release that is pending is told, with what to do about it.

@@ -1,8 +1,9 @@
 //! What an executor leaves behind that had no time to clean up (case 348).
 
+use std::os::unix::fs::DirBuilderExt as _;
+
 use bytes::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
-use switchyard_proto::v1::execute_response::Event;
 use switchyard_tests::chart::Serving;
 
 use super::*;
@@ -17,21 +18,20 @@ fn processes_in(folder: &std::path::Path) -> Vec<i32> {
     numbers.filter(works_there).collect()
 }
 
+/// Waits until a new executor has swept: it listens as soon as its address is known, and sweeps before it answers.
+async fn wait_for_scratch(stand: &Stand, wanted: impl Fn(&[String]) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !wanted(&stand.scratch()) {
+        assert!(Instant::now() < deadline, "{:?} is left", stand.scratch());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Helm ends with an executor that is killed, the release is marked as failed, and the next executor removes what is left on disk.
 #[tokio::test]
 async fn executor_that_is_killed_leaves_no_helm_no_pending_release_and_no_kubeconfig() {
     let mut stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
-    let namespace = namespace("charts_killed").await;
-    let name = unique("killed");
-    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
-    let design = Design::new().needs("m", "a", &namespace, &[]);
-    let client = stand.client().await;
-    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
-    let mut execution = client.execute(plan, vec![]).await.unwrap();
-    let begun = execution.next().await.unwrap().unwrap();
-    assert!(matches!(begun.event, Some(Event::RunStarted(_))));
-    let east = stand.pair.world.east();
-    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
+    let hanging = Hanging::begin(&stand, "charts_killed").await;
     let scratch = stand.folder.path().join("scratch");
     assert_eq!(processes_in(&scratch).len(), 1, "helm is at work");
     let kept = scratch.join("of-somebody-else");
@@ -39,7 +39,7 @@ async fn executor_that_is_killed_leaves_no_helm_no_pending_release_and_no_kubeco
 
     let executor = Pid::from_raw(stand.executor.process().id() as i32).unwrap();
     kill_process(executor, Signal::KILL).unwrap();
-    wait_for_releases(east, &namespace, &[one(&name, 1, "failed")]).await;
+    hanging.wait_for(&stand, "failed").await;
     let deadline = Instant::now() + Duration::from_secs(30);
     while !processes_in(&scratch).is_empty() {
         assert!(Instant::now() < deadline, "helm goes on");
@@ -50,35 +50,28 @@ async fn executor_that_is_killed_leaves_no_helm_no_pending_release_and_no_kubeco
     let helm = real_helm().await;
     let next = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
     let _next = next.arg("--helm").arg(helm).start().await.unwrap();
-    // It listens as soon as its address is known, and sweeps before it answers.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while stand.scratch() != ["of-somebody-else"] {
-        assert!(Instant::now() < deadline, "{:?} is left", stand.scratch());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_for_scratch(&stand, |left| left == ["of-somebody-else"]).await;
 }
 
 /// A second executor that starts leaves the folders of one that is at work alone.
 #[tokio::test]
 async fn executor_that_starts_leaves_the_folders_of_another_that_is_at_work() {
     let stand = Stand::with_helm(real_helm().await.to_str().unwrap()).await;
-    let namespace = namespace("charts_sweep").await;
-    let name = unique("sweep");
-    let url = stand.registry.push(&Chart::new(&name).endless_hook()).await.unwrap();
-    let design = Design::new().needs("m", "a", &namespace, &[]);
-    let client = stand.client().await;
-    let plan = client.plan(deploy(&design, &["east"], &[("m", &url, "")])).await.unwrap();
-    let mut execution = client.execute(plan, vec![]).await.unwrap();
-    execution.next().await.unwrap().unwrap();
-    let east = stand.pair.world.east();
-    wait_for_releases(east, &namespace, &[one(&name, 1, "pending-install")]).await;
+    let Hanging { mut execution, namespace, release } = Hanging::begin(&stand, "charts_sweep").await;
     let before = stand.scratch().len();
+    assert!(before > 0, "helm works in a folder");
+    let nobodys = stand.folder.path().join("scratch/switchyard-private-zzz");
+    std::fs::DirBuilder::new().mode(0o700).create(&nobodys).unwrap();
     let next = Stand::executor(stand.pair, &stand.folder, &stand.authority).await.unwrap();
-    let _next = next.start().await.unwrap();
+    let next = next.start().await.unwrap();
+    wait_for_scratch(&stand, |_| !nobodys.exists()).await;
+    // It answers when the sweep is over.
+    let next = Client::connect(&stand.pair.planner.url(), &next.url()).await.unwrap();
+    next.executor().list_runs(v1::ListRunsRequest {}).await.unwrap();
     assert_eq!(stand.scratch().len(), before);
     execution.cancel("enough").await;
     execution.finish().await.unwrap();
-    assert_eq!(releases(east, &namespace).await, [one(&name, 1, "failed")]);
+    assert_eq!(releases(stand.pair.world.east(), &namespace).await, [one(&release, 1, "failed")]);
 }
 
 /// A chart URL without the name of a file, or with a strange one, leaves nothing behind.

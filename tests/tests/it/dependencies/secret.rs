@@ -11,6 +11,8 @@ use super::*;
 const PASSWORD: &str = "canary-P4ss:w0rd";
 /// As it stands in a URL.
 const ENCODED: &str = "canary-P4ss%3Aw0rd";
+/// What makes a URL be a login by itself.
+const SIGNATURE: &str = "canary-5f1c7d2e";
 
 /// The real helm behind a script that writes down what it is given.
 async fn watched(folder: &Folder) -> PathBuf {
@@ -40,15 +42,25 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
     let bytes = Bytes::from(std::fs::read(path).unwrap());
     let wrong = host.answer("other.tgz", Serving::Guarded(bytes.clone(), format!("robot:{PASSWORD}")));
     let wrong = wrong.replace("https://", &format!("https://robot:{ENCODED}@")).replace("canary-", "canary-wrong-");
+    let third = unique("signed");
+    let (path, _folder) = Chart::new(&third).config_map("third", "a").package().await.unwrap();
+    let signed = host.answer("signed.tgz", Serving::Bytes(std::fs::read(path).unwrap().into()));
+    let signed = format!("{signed}?X-Amz-Signature={SIGNATURE}");
     let https = host.answer("basic.tgz", Serving::Guarded(bytes, format!("robot:{PASSWORD}")));
     let https = https.replace("https://", &format!("https://robot:{ENCODED}@"));
     let hook = unique("hook");
     let hook = stand.registry.push(&Chart::new(&hook).endless_hook()).await.unwrap();
 
-    let design = ["oci", "https", "wrong", "hook"]
+    let design = ["oci", "https", "signed", "wrong", "hook"]
         .iter()
         .fold(Design::new(), |design, model| design.needs(model, model, &namespace, &[]));
-    let models = [("oci", oci.as_str(), ""), ("https", &https, ""), ("wrong", &wrong, ""), ("hook", &hook, "")];
+    let models = [
+        ("oci", oci.as_str(), ""),
+        ("https", &https, ""),
+        ("signed", &signed, ""),
+        ("wrong", &wrong, ""),
+        ("hook", &hook, ""),
+    ];
     // Somebody with the rights of `k8s/base/rbac.yaml`, which are enough for helm.
     let east = stand.pair.world.east();
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -62,7 +74,7 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
     let client = stand.client().await.traced(parent.clone());
     let outcome = client.run(within(deploy(&design, &["east"], &models), 10), access).await.unwrap();
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
-    for (component, release) in [("oci", &first), ("https", &second)] {
+    for (component, release) in [("oci", &first), ("https", &second), ("signed", &third)] {
         let installed = need(&outcome, component, "east");
         assert_eq!(installed.outcome(), v1::Outcome::Succeeded, "{installed:#?}");
         assert_eq!(installed.release, *release);
@@ -83,7 +95,7 @@ async fn credentials_reach_helm_in_private_files_that_are_gone_afterwards() {
         ("spans", jaeger.trace_text(parent.trace_id()).await.unwrap()),
         ("executor log", stand.executor.log()),
     ] {
-        for secret in [PASSWORD, ENCODED, "canary-wrong", &key] {
+        for secret in [PASSWORD, ENCODED, SIGNATURE, "canary-wrong", &key] {
             assert!(!text.contains(secret), "{secret} stands in {place}: {text}");
         }
     }
