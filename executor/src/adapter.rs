@@ -40,6 +40,8 @@ use crate::{addresses::Reach, mask::Unmasked};
 /// left; but no more than this part of the time that the next call has.
 const REST_AFTER_TIMEOUT: Duration = Duration::from_secs(30);
 const REST_SHARE: u32 = 3;
+/// Adapters that are remembered while nobody uses them. Requests name them, so there is no end to their number.
+const KNOWN: usize = 1024;
 /// Largest request that adapters take: gRPC's default (D27).
 const MAX_REQUEST: usize = 4 * 1024 * 1024;
 /// Who asks, for the adapter's log.
@@ -133,6 +135,18 @@ struct Known {
     turns: BTreeMap<String, Arc<tokio::sync::Mutex<Unfinished>>>,
 }
 
+impl Known {
+    /// Forgets the adapters that nobody uses and that need no rest.
+    fn forget(&mut self) {
+        let rests = |adapter: &Adapter| {
+            let unfinished = adapter.turn.try_lock();
+            unfinished.is_ok_and(|since| since.is_some_and(|since| since.elapsed() < REST_AFTER_TIMEOUT))
+        };
+        self.adapters.retain(|_, adapter| Arc::strong_count(adapter) > 1 || rests(adapter));
+        self.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+    }
+}
+
 /// When the last call had no answer in its time, and has not been followed by another.
 type Unfinished = Option<Instant>;
 
@@ -168,7 +182,7 @@ pub(crate) fn address(host: &str, port: u32) -> String {
 /// Where an address leads. All names of this machine's loopback interface are one place; what other names stand for is not
 /// looked up.
 fn place(host: &str, port: u16) -> String {
-    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
+    let host = allow::normal(host);
     let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback());
     let host = if is_loopback { "localhost" } else { &host };
     format!("{host}:{port}")
@@ -184,6 +198,9 @@ impl Adapters {
     pub(crate) fn at(&self, host: &str, port: u16) -> Arc<Adapter> {
         let address = address(host, port.into());
         let mut known = self.known.lock().expect("nothing panics while it holds the lock");
+        if known.adapters.len() >= KNOWN && !known.adapters.contains_key(&address) {
+            known.forget();
+        }
         let Known { adapters, turns } = &mut *known;
         let adapter = adapters.entry(address.clone()).or_insert_with(|| {
             let named = self.allowed.iter().any(|pattern| pattern.matches(host, port));
@@ -252,6 +269,19 @@ impl Adapter {
 
     fn stopped(&self, why: impl Into<String>) -> Error {
         Error::Stopped { address: self.address.clone(), why: why.into() }
+    }
+
+    /// Refuses a call that may not be made any more.
+    fn unhindered(&self, call: &Call<'_>) -> Result<(), Error> {
+        (call.hindrance)().map_or(Ok(()), |why| Err(self.stopped(why)))
+    }
+
+    /// Dials, if need be, and makes the call. A dial takes its time, so what may hinder the call is looked at after it too.
+    async fn attempt(&self, line: &mut Line, call: &Call<'_>) -> Result<Unmasked, Error> {
+        self.unhindered(call)?;
+        let channel = line.dial(self, call).await?;
+        self.unhindered(call)?;
+        self.ask(channel, call).await.map_err(|error| line.explain(self, error))
     }
 
     async fn ask(&self, channel: Channel, call: &Call<'_>) -> Result<Unmasked, Error> {
@@ -366,19 +396,14 @@ impl Turn<'_> {
     /// Makes one call, and ends the turn. Answers the adapter's own words.
     pub(crate) async fn call(self, call: &Call<'_>) -> Result<Unmasked, Error> {
         let Self { adapter, mut turn, .. } = self;
-        if let Some(why) = (call.hindrance)() {
-            return Err(adapter.stopped(why));
-        }
         let began = Instant::now();
         let mut line = adapter.line.lock().await;
         let known = line.is_open();
-        let channel = line.dial(adapter, call).await?;
-        let mut result = adapter.ask(channel, call).await.map_err(|error| line.explain(adapter, error));
+        let mut result = adapter.attempt(&mut line, call).await;
         if known && matches!(result, Err(Error::Unreachable { .. })) {
             // The adapter went away since the last call, and may have come back: nothing was sent, so once more (case 120).
             line.close();
-            let channel = line.dial(adapter, call).await?;
-            result = adapter.ask(channel, call).await.map_err(|error| line.explain(adapter, error));
+            result = adapter.attempt(&mut line, call).await;
         }
         let has_no_answer = matches!(result, Err(Error::Lost { .. } | Error::Late { .. }));
         if has_no_answer || matches!(result, Err(Error::Unreachable { .. } | Error::NotGrpc { .. })) {
@@ -417,13 +442,20 @@ mod tests {
         assert!(!Arc::ptr_eq(&adapters.at("localhost", 1).turn, &adapters.at("localhost", 2).turn));
     }
 
-    #[tokio::test]
-    async fn adapter_of_a_request_is_at_no_private_address_unless_the_installation_names_it() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let named = vec![format!("127.0.0.1:{port}").parse().unwrap()];
-        let call = Call {
+    #[test]
+    fn adapters_that_nobody_uses_are_forgotten_when_there_are_many() {
+        let adapters = Adapters::default();
+        let used = adapters.at("used", 1);
+        *adapters.at("resting", 1).turn.try_lock().unwrap() = Some(Instant::now());
+        (0..4 * KNOWN).for_each(|ix| drop(adapters.at(&format!("mesh{ix}"), 1)));
+        let known = adapters.known.lock().unwrap();
+        assert!(known.adapters.len() <= KNOWN + 2 && known.turns.len() <= KNOWN + 2, "{}", known.adapters.len());
+        assert!(Arc::ptr_eq(&known.adapters["used:1"], &used));
+        assert!(known.turns["resting:1"].try_lock().unwrap().is_some());
+    }
+
+    fn call<'a>(hindrance: &'a (dyn Fn() -> Option<String> + Sync)) -> Call<'a> {
+        Call {
             protocol: AdapterProtocol::Auto,
             removes: false,
             declaration: "{}",
@@ -431,8 +463,28 @@ mod tests {
             run_id: "",
             step_id: "",
             deadline: Instant::now() + Duration::from_secs(1),
-            hindrance: &|| None,
-        };
+            hindrance,
+        }
+    }
+
+    #[tokio::test]
+    async fn run_that_is_stopped_during_the_dial_calls_nobody() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let adapter = Adapters::default().at("127.0.0.1", listener.local_addr().unwrap().port());
+        let looks = std::sync::atomic::AtomicUsize::new(0);
+        let after_the_dial = || (looks.fetch_add(1, Ordering::Relaxed) > 0).then(|| "stopped".to_owned());
+        let call = call(&after_the_dial);
+        let turn = adapter.turn(call.deadline, &CancellationToken::new()).await.unwrap();
+        assert!(matches!(turn.call(&call).await, Err(Error::Stopped { .. })));
+    }
+
+    #[tokio::test]
+    async fn adapter_of_a_request_is_at_no_private_address_unless_the_installation_names_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let named = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+        let call = call(&|| None);
         let ask = async |adapter: Arc<Adapter>| {
             let turn = adapter.turn(call.deadline, &CancellationToken::new()).await.unwrap();
             turn.call(&call).await

@@ -50,7 +50,7 @@ fn is_of_a_host(c: char) -> bool {
 }
 
 /// As names are compared: without case, the brackets of an IPv6 address and the dot of the root.
-fn normal(host: &str) -> String {
+pub(super) fn normal(host: &str) -> String {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }

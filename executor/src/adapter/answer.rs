@@ -1,5 +1,7 @@
 //! What a call that did not come to an OK came to. Pure.
 
+use std::{error::Error as StdError, io, iter};
+
 use tonic::{Code, Status};
 
 use super::{Adapter, Call, Error, dial::CONNECT_TIMEOUT};
@@ -15,15 +17,22 @@ pub(super) fn judge(adapter: &Adapter, status: &Status, call: &Call<'_>) -> Erro
         "" => "it gave no reason".to_owned(),
         text => call.render(&text.into()),
     };
-    if is_not_grpc(status) {
-        return Error::NotGrpc { address, what: "it answers HTTP/2 without a gRPC status".into() };
+    if let Some(http) = http_status(status) {
+        let what = format!("it answers HTTP status {http} without a gRPC status");
+        // Gateways speak so of a server behind them that has the request and gave no answer.
+        let is_of_a_gateway = http >= 500 || http == 408;
+        return if is_of_a_gateway { Error::Lost { address, why: what } } else { Error::NotGrpc { address, what } };
     }
     match status.code() {
         Code::Unimplemented => Error::NotOffered { address, methods: "ProcessOAM" },
-        Code::DeadlineExceeded | Code::Cancelled => Error::Late { address, why },
-        Code::Unavailable => Error::Lost { address, why },
+        Code::DeadlineExceeded => Error::Late { address, why },
+        // So tonic says it when our time for the call is over.
+        Code::Cancelled if sources(status).any(|error| error.is::<tonic::TimeoutExpired>()) => {
+            Error::Late { address, why }
+        }
+        Code::Unavailable | Code::Cancelled => Error::Lost { address, why },
         // What the transport says of itself: the adapter's own statuses have no source.
-        Code::Unknown | Code::Internal if std::error::Error::source(status).is_some() => Error::Lost { address, why },
+        Code::Unknown | Code::Internal if status.source().is_some() => Error::Lost { address, why },
         Code::ResourceExhausted => Error::Busy { address, why },
         code => Error::Failed { address, code, why },
     }
@@ -37,9 +46,14 @@ impl Call<'_> {
     }
 }
 
-/// Whether an answer came from a server that is none of gRPC: tonic makes a status of its HTTP status, and says so.
-fn is_not_grpc(status: &Status) -> bool {
-    status.message().starts_with("grpc-status header missing")
+/// The HTTP status of an answer that has no gRPC status: tonic makes one of it, and says so.
+fn http_status(status: &Status) -> Option<u16> {
+    status.message().strip_prefix("grpc-status header missing, mapped from HTTP status code ")?.parse().ok()
+}
+
+/// An error and what it came from.
+fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
 }
 
 pub(super) fn no_answer() -> Unmasked {
@@ -47,30 +61,19 @@ pub(super) fn no_answer() -> Unmasked {
 }
 
 /// Why a dial failed, in words that say so.
-pub(super) fn why_no_connection(error: &(dyn std::error::Error + 'static)) -> Unmasked {
-    let mut source = Some(error);
-    while let Some(error) = source {
-        let timed_out =
-            error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut);
-        if timed_out || error.is::<tokio::time::error::Elapsed>() {
-            return no_answer();
-        }
-        source = error.source();
-    }
-    crate::cluster::innermost(error)
+pub(super) fn why_no_connection(error: &(dyn StdError + 'static)) -> Unmasked {
+    let is_late = |error: &(dyn StdError + 'static)| {
+        error.is::<tokio::time::error::Elapsed>()
+            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    };
+    if sources(error).any(is_late) { no_answer() } else { crate::cluster::innermost(error) }
 }
 
 /// Whether no connection took the request, so that the adapter cannot have seen it.
 fn was_not_sent(status: &Status) -> bool {
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        // hyper cancels only what it still holds; what was sent ends with another error.
-        if error.is::<tonic::ConnectError>() || error.downcast_ref().is_some_and(hyper::Error::is_canceled) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    // hyper cancels only what it still holds; what was sent ends with another error.
+    sources(status)
+        .any(|error| error.is::<tonic::ConnectError>() || error.downcast_ref().is_some_and(hyper::Error::is_canceled))
 }
 
 #[cfg(test)]
@@ -103,11 +106,28 @@ mod tests {
         assert!(matches!(judged(&Status::unavailable("Socket closed")), Error::Lost { .. }));
         assert!(matches!(judged(&Status::deadline_exceeded("")), Error::Late { .. }));
         assert!(matches!(judged(&Status::unimplemented("unknown method")), Error::NotOffered { .. }));
-        let page = "grpc-status header missing, mapped from HTTP status code 404";
-        assert!(matches!(judged(&Status::unimplemented(page)), Error::NotGrpc { .. }));
+        assert!(matches!(judged(&Status::cancelled("stream reset")), Error::Lost { .. }));
+        let expired = Status::from_error(Box::new(tonic::TimeoutExpired(())));
+        assert!(matches!(judged(&expired), Error::Late { .. }));
         assert!(matches!(judged(&Status::resource_exhausted("4 calls")), Error::Busy { .. }));
         let refused = tonic::ConnectError("connection refused".into());
         assert!(matches!(judged(&Status::from_error(Box::new(refused))), Error::Unreachable { .. }));
+    }
+
+    #[test]
+    fn gateway_that_waited_for_an_adapter_in_vain_does_not_say_that_nothing_was_done() {
+        let mapped = |code, http: u16| {
+            let text = format!("grpc-status header missing, mapped from HTTP status code {http}");
+            judged(&Status::new(code, text))
+        };
+        for (code, http) in [(Code::Unimplemented, 404), (Code::PermissionDenied, 403), (Code::Unavailable, 429)] {
+            assert!(matches!(mapped(code, http), Error::NotGrpc { .. }), "{http}");
+        }
+        for (code, http) in
+            [(Code::Unavailable, 502), (Code::Unavailable, 504), (Code::Unknown, 500), (Code::Unknown, 408)]
+        {
+            assert!(matches!(mapped(code, http), Error::Lost { .. }), "{http}");
+        }
     }
 
     #[test]
