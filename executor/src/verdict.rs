@@ -463,7 +463,7 @@ impl Referred<'_> {
 }
 
 /// What the design itself brings along for a component.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Provided<'a> {
     pub(crate) kind: Option<Provider<'a>>,
     pub(crate) namespace: Option<Provider<'a>>,
@@ -471,6 +471,8 @@ pub(crate) struct Provided<'a> {
     pub(crate) referred: &'a [Referred<'a>],
     /// Whether a chart is installed before the component, which may bring its kind or its namespace.
     pub(crate) chart: bool,
+    /// Whether an adapter is asked for it, which may bring its kind or its namespace along, or be the only one that knows them.
+    pub(crate) adapter: bool,
     /// Whether the run creates a missing namespace by itself.
     pub(crate) creates_namespaces: bool,
     pub(crate) dry_run: bool,
@@ -513,6 +515,9 @@ pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Su
         }
         None if provided.dry_run && provided.chart => {
             cannot_tell(&failure, &format!("{}; the chart that it needs would be installed first", failure.message))
+        }
+        None if provided.dry_run && provided.adapter && failure.reason != Reason::NotFound => {
+            cannot_tell(&failure, &format!("{}; its adapter may see to that", failure.message))
         }
         None if provided.dry_run => Verdict::Refused(failure),
         None => verdict,
@@ -931,10 +936,12 @@ mod tests {
         let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None, None);
         let told = |state, dry_run| {
             let kind = Some(Provider { component: "definition", state });
-            let provided =
-                Provided { kind, namespace: None, referred: &[], chart: false, creates_namespaces: false, dry_run };
-            in_light_of(provided, unknown(), &subject())
+            in_light_of(Provided { kind, dry_run, ..Provided::default() }, unknown(), &subject())
         };
+        let adapter = Provided { adapter: true, dry_run: true, ..Provided::default() };
+        assert!(matches!(in_light_of(adapter, unknown(), &subject()), Verdict::Unknown(_)));
+        let nobody = Provided { dry_run: true, ..Provided::default() };
+        assert_refused(&in_light_of(nobody, unknown(), &subject()), Reason::KindUnknown);
         assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);
         for state in [ProviderState::Failed, ProviderState::Missing] {
             let verdict = told(state, false);

@@ -30,7 +30,7 @@ use crate::{
     },
     diff::FieldDiff,
     mask::{OfDesign, Secrets},
-    plan::{self, Plan},
+    plan::{self, Plan, Work},
     schedule::{Lane, StepIx},
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Referred, Subject, Verdict},
 };
@@ -114,6 +114,11 @@ impl Direct {
                         subject.api_version = &elsewhere;
                         resource
                     }
+                    // The adapter may be the only one that knows it.
+                    Ok(Absence::Proven) if self.is_of_an_adapter(order) && !subject.kind_in_design => {
+                        let verdict = verdict::kind_unknown(&subject, None, None);
+                        return Attempt::ended(self.tell(verdict, &subject, direct, order));
+                    }
                     // No kind, no objects (D18, case 67).
                     Ok(Absence::Proven) => return Attempt::done(absent(&subject), 0),
                     Err(why) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
@@ -151,6 +156,12 @@ impl Direct {
         };
         warnings.append(&mut attempt.warnings);
         Attempt { warnings, ..attempt }
+    }
+
+    /// Whether it is a rehearsal for an adapter, which does otherwise than a PATCH does: it writes the whole object whoever has
+    /// fields of it, and may bring the namespace along and the kind (case 306).
+    fn is_of_an_adapter(&self, order: &Order) -> bool {
+        matches!(self.plan.steps[order.step.0 as usize].work, Work::Adapter(_))
     }
 
     /// What the cluster would say to the object that an adapter is asked for.
@@ -345,6 +356,7 @@ impl Direct {
             namespace: direct.namespace_by.map(provider),
             referred: &referred,
             chart: self.plan.steps[order.step.0 as usize].chart.is_some(),
+            adapter: self.is_of_an_adapter(order),
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,
         };

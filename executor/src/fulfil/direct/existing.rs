@@ -35,7 +35,7 @@ impl Direct {
     /// EXISTING_TAKE_OVER takes an object from another design.
     pub(super) async fn settle(&self, task: &Task<'_>, failure: Failure) -> Result<Settled, Verdict> {
         let Some(conflict) = Conflict::of(&failure.causes) else { return Err(Verdict::Refused(failure)) };
-        let forces = self.plan.options.force_conflicts;
+        let forces = self.plan.options.force_conflicts || self.is_of_an_adapter(task.order);
         let takes_over = self.plan.options.existing == Existing::TakeOver;
         let other = match conflict.over_the_mark || !conflict.designs.is_empty() {
             true => self.other_design(task, &conflict, &failure).await?,
