@@ -205,9 +205,7 @@ impl Access {
         let (kubeconfig, context) = match source {
             Source::Kubeconfig(text) => (parse(text)?, None),
             Source::Context(context) => (self.own.clone().unwrap_or_default(), Some(context.as_str())),
-            Source::Name if reader == Reader::Helm && name == "in-cluster" && !self.has_context(name) => {
-                (in_cluster()?, None)
-            }
+            Source::Name if name == "in-cluster" && !self.has_context(name) => (in_cluster()?, None),
             Source::Name => (self.own.clone().unwrap_or_default(), Some(name)),
         };
         let whom = if reader == Reader::Adapter { "an adapter" } else { "helm" };
@@ -511,6 +509,13 @@ mod tests {
             let error = handed(user, reader).unwrap_err();
             assert!(error.contains("made anew by a program or a file"), "{error}");
         }
+    }
+
+    #[test]
+    fn adapter_is_not_handed_the_cluster_that_the_executor_runs_in_and_is_told_why() {
+        let error = Access::default().kubeconfig("in-cluster", &Source::Name, Reader::Adapter).unwrap_err();
+        // As the token of a pod is in a file, or here, outside of any cluster.
+        assert!(matches!(error, Error::Unusable(_) | Error::NotInCluster(_)), "{error}");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    discovery::{self, Resource},
+    discovery::{self, Absence, Resource},
     object::{self, Found},
 };
 use crate::verdict::{self, Reason, Subject, Verdict};
@@ -15,6 +15,14 @@ pub(crate) struct Place<'a> {
     /// Its namespace is empty if the kind is cluster-scoped.
     pub(crate) subject: Subject<'a>,
     pub(crate) resource: Resource,
+}
+
+impl<'a> Place<'a> {
+    /// Where an object is, as a resource of this version.
+    pub(crate) fn new(subject: &Subject<'a>, api_version: &'a str, resource: Resource) -> Self {
+        let namespace = if resource.namespaced { subject.namespace } else { "" };
+        Self { subject: Subject { api_version, namespace, ..subject.clone() }, resource }
+    }
 }
 
 /// Why an object could not be looked at.
@@ -34,8 +42,7 @@ impl Cluster {
             discovery::Error::Unknown { .. } => Unseen::NotServed,
             discovery::Error::Failed(why) => Unseen::Unreadable(verdict::discovery_failed(subject, &why)),
         })?;
-        let namespace = if resource.namespaced { subject.namespace } else { "" };
-        Ok(Place { subject: Subject { namespace, ..subject.clone() }, resource })
+        Ok(Place::new(subject, subject.api_version, resource))
     }
 
     /// Reads an object as `T`, whose form `accept` asks for.
@@ -53,6 +60,29 @@ impl Cluster {
                 object::read(self, &subject, &resource, accept, by).await.map_err(Unseen::Unreadable)
             }
             read => read.map_err(Unseen::Unreadable),
+        }
+    }
+
+    /// The same in whatever version the kind is served: its objects are the same in all. None if the cluster proves that it serves
+    /// none, so that there is no object (D18).
+    pub(crate) async fn look_in_any_version<T: DeserializeOwned>(
+        &self,
+        subject: &Subject<'_>,
+        accept: &'static str,
+        by: Instant,
+    ) -> Result<Option<Found<T>>, Verdict> {
+        match self.look(subject, accept, by).await {
+            Ok(found) => return Ok(Some(found)),
+            Err(Unseen::Unreadable(verdict)) => return Err(verdict),
+            Err(Unseen::NotServed) => {}
+        }
+        match self.absence(subject.api_version, subject.kind, by).await {
+            Ok(Absence::Proven) => Ok(None),
+            Ok(Absence::Elsewhere(api_version, resource)) => {
+                let Place { subject, resource } = Place::new(subject, &api_version, resource);
+                object::read(self, &subject, &resource, accept, by).await.map(Some)
+            }
+            Err(why) => Err(verdict::discovery_failed(subject, &why)),
         }
     }
 }

@@ -114,7 +114,9 @@ async fn get(cluster: &Cluster, namespace: &str, name: &str) -> Option<ConfigMap
 /// change, down, and down again without a call.
 async fn up_and_down(request: &PlanRequest) {
     let adapter = adapter(&["--namespace-on-delete", "--fail-on-absent", "--swallow-immutable"]).await;
-    let request = PlanRequest { registry: Some(of(&adapter)), options: None, ..request.clone() };
+    let default_namespace = request.options.as_ref().map(|it| it.default_namespace.clone()).unwrap_or_default();
+    let options = Some(RunOptions { default_namespace, ..RunOptions::default() });
+    let request = PlanRequest { registry: Some(of(&adapter)), options, ..request.clone() };
     let of_adapter = |outcome: &Outcome| {
         let steps = outcome.results.iter().filter(|result| result.route() == Route::Adapter);
         steps.map(|result| result.component.clone().expect("a result names its component").name).collect::<Vec<_>>()

@@ -20,7 +20,7 @@ use crate::{
     fulfil::Checked,
     plan,
     schedule::{Lane, UnitOutcome},
-    verdict::{self, Failure, Reason, Subject, Verdict},
+    verdict::{self, Failure, Reason, Verdict},
 };
 
 /// Whose object becomes the design's (L1).
@@ -128,6 +128,10 @@ impl ByAdapter {
             Err(Unseen::NotServed) => return Before::NoObject,
             Err(Unseen::Unreadable(verdict)) => return Before::Barred(verdict),
         };
+        // Whatever is written to it goes with it (case 42).
+        if metadata.deletion_timestamp.is_some() {
+            return Before::Barred(verdict::being_deleted(&subject));
+        }
         let taken = match owner(&metadata, &self.plan.design.id) {
             Owner::Ours => None,
             Owner::Nobody if existing == Existing::RefuseUnmarked => {
@@ -176,9 +180,7 @@ impl ByAdapter {
                 Ok(Absence::Proven) if object.kind_by.is_some() => Before::Absent,
                 Ok(Absence::Proven) => Before::NoObject,
                 Ok(Absence::Elsewhere(api_version, resource)) => {
-                    let namespace = if resource.namespaced { subject.namespace } else { "" };
-                    let subject = Subject { api_version: &api_version, namespace, ..subject };
-                    self.examine(cluster, Place { subject, resource }, object, task, by).await
+                    self.examine(cluster, Place::new(&subject, &api_version, resource), object, task, by).await
                 }
                 Err(why) => Before::Barred(verdict::discovery_failed(&subject, &why)),
             },

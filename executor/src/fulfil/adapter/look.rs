@@ -67,6 +67,12 @@ pub(super) struct There {
     pub(super) object: ObjectRef,
 }
 
+impl There {
+    fn is_as_declared(&self) -> bool {
+        self.foreign.is_none() && self.lingers.is_none() && self.differs.is_empty()
+    }
+}
+
 impl Look {
     pub(super) fn is_absent(&self) -> bool {
         matches!(self.seen, Seen::Absent)
@@ -79,7 +85,7 @@ impl Look {
     /// What became of this design's object, if it is there and as declared.
     pub(super) fn as_declared(&self) -> Option<Change> {
         match &self.seen {
-            Seen::There(there) if there.foreign.is_none() && there.differs.is_empty() => Some(there.change),
+            Seen::There(there) if there.is_as_declared() => Some(there.change),
             Seen::There(_) | Seen::Absent | Seen::Unknown(_) => None,
         }
     }
@@ -110,10 +116,13 @@ impl Look {
                 (UnitOutcome::Failed, None, because(reason))
             }
             (Seen::Absent, true) => (UnitOutcome::Succeeded, Some(Change::Removed.into()), None),
-            (Seen::There(there), false) => match (&there.foreign, there.differs.is_empty()) {
-                (Some((reason, _)), _) => (UnitOutcome::Indeterminate, None, because(*reason)),
-                (None, true) => (UnitOutcome::Succeeded, Some(there.change.into()), None),
-                (None, false) => (otherwise, None, because(Reason::AdapterFailed)),
+            (Seen::There(there), false) if there.is_as_declared() => {
+                (UnitOutcome::Succeeded, Some(there.change.into()), None)
+            }
+            (Seen::There(there), false) => match (&there.foreign, &there.lingers) {
+                (_, Some(_)) => (UnitOutcome::Indeterminate, None, because(Reason::BeingDeleted)),
+                (Some((reason, _)), None) => (UnitOutcome::Indeterminate, None, because(*reason)),
+                (None, None) => (otherwise, None, because(Reason::AdapterFailed)),
             },
             (Seen::Absent, false) => (UnitOutcome::Failed, None, because(Reason::NotFound)),
             (Seen::Unknown(_), _) => (UnitOutcome::Indeterminate, None, because(Reason::KindUnknown)),
@@ -192,14 +201,15 @@ impl ByAdapter {
         let subject = self.subject(cluster, object);
         let (began, deadline) = (Instant::now(), task.order.deadline);
         loop {
-            let look = cluster.look::<Object>(&subject, remove::accept(&subject), deadline).await;
+            let look = cluster.look_in_any_version::<Object>(&subject, remove::accept(&subject), deadline).await;
             let object = match look {
-                Ok(Found::There(object)) if !is_another(&object.metadata, before) => object,
+                Ok(Some(Found::There(object))) if !is_another(&object.metadata, before) => object,
                 // It is gone; another one may be in its place (D18).
-                Ok(Found::There(_) | Found::NotThere) => return Seen::Absent,
+                Ok(Some(Found::There(_) | Found::NotThere)) => return Seen::Absent,
                 // The kind went with its definition, and the object with it.
-                Err(Unseen::NotServed) if matches!(before, Before::There { .. }) => return Seen::Absent,
-                Err(unseen) => return unknown(&subject, unseen),
+                Ok(None) if matches!(before, Before::There { .. }) => return Seen::Absent,
+                Ok(None) => return unknown(&subject, Unseen::NotServed),
+                Err(verdict) => return unknown(&subject, Unseen::Unreadable(verdict)),
             };
             let is_deleted = object.metadata.deletion_timestamp.is_some();
             let limit = if is_deleted {
@@ -230,7 +240,10 @@ impl ByAdapter {
             Err(unseen) => return unknown(&subject, unseen),
         };
         match Metadata::deserialize(&found["metadata"]) {
-            Ok(metadata) => self.there(&subject, metadata, before, self.differs(object, &found), None),
+            Ok(metadata) => {
+                let lingers = metadata.deletion_timestamp.as_ref().map(|since| format!("being deleted since {since}"));
+                self.there(&subject, metadata, before, self.differs(object, &found), lingers)
+            }
             Err(_) => Seen::Unknown("what was answered is not an object".into()),
         }
     }

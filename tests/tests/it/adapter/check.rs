@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, api::DeleteParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use switchyard_proto::v1::{Change, Outcome, PlanRequest, Readiness, RunOptions, Verdict};
-use switchyard_tests::{client, sandbox::Cluster};
+use switchyard_tests::{chart, client, sandbox::Cluster};
 
 use super::{
     CONFIG_MAP, MESH, POLICY, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of,
@@ -284,6 +284,7 @@ async fn component_without_a_namespace_gets_the_default_one() {
         assert_eq!(by_adapter(&outcome, "routes").change(), change);
     }
     assert_eq!(adapter.calls()[0].component["configuration"]["metadata"]["namespace"], *namespace);
+    up_and_down(&request).await;
 }
 
 /// Case 303: gone is gone, whatever the adapter says of it.
@@ -372,19 +373,9 @@ async fn kind_that_has_gone_is_not_looked_for_under_its_old_path() {
     let pair = Pair::shared().await;
     let namespace = namespace("gone-kind").await;
     let group = format!("{namespace}.example.com");
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("widgets.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let widgets = format!("/apis/{group}/v1/namespaces/{namespace}/widgets");
     for cluster in [pair.world.east(), pair.world.west()] {
-        assert!(ask(cluster, "POST", definitions, &definition).await);
+        assert!(ask(cluster, "POST", DEFINITIONS, &chart::definition(&group)).await);
         until_answered(cluster, &widgets, true).await;
     }
     let version = format!("{group}/v1");
@@ -395,7 +386,7 @@ async fn kind_that_has_gone_is_not_looked_for_under_its_old_path() {
     assert_eq!(absent.outcomes()["w"], Outcome::Indeterminate, "{:#?}", absent.summary);
 
     for cluster in [pair.world.east(), pair.world.west()] {
-        assert!(ask(cluster, "DELETE", &format!("{definitions}/widgets.{group}"), &Value::Null).await);
+        assert!(ask(cluster, "DELETE", &format!("{DEFINITIONS}/widgets.{group}"), &Value::Null).await);
         until_answered(cluster, &widgets, false).await;
     }
     let gone = run(deploy(&design, of(&adapter))).await;
@@ -403,6 +394,34 @@ async fn kind_that_has_gone_is_not_looked_for_under_its_old_path() {
     assert!(told.contains(&format!("kind Widget of {version} is not served")), "{told}");
     assert!(!told.contains("does not serve this path"), "{told}");
 }
+
+/// D9, D18: an object is the same in every version of its kind, so one that is there in another version is there.
+#[tokio::test]
+async fn removal_that_left_an_object_of_another_version_failed() {
+    let pair = Pair::shared().await;
+    let namespace = namespace("other-version").await;
+    let group = format!("{namespace}.example.com");
+    let widgets = format!("/apis/{group}/v1/namespaces/{namespace}/widgets");
+    for cluster in [pair.world.east(), pair.world.west()] {
+        assert!(ask(cluster, "POST", DEFINITIONS, &chart::definition(&group)).await);
+        until_answered(cluster, &widgets, true).await;
+    }
+    let body = format!("{{metadata: {{namespace: {namespace}}}}}");
+    let design = Design::new().mesh("w", (&format!("{group}/v1"), "Widget"), &[], &body);
+    let adapter = adapter(&["--keep-on-delete"]).await;
+    let request = deploy(&design, of(&adapter));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    let text = design.text().replace(&format!("{group}/v1"), &format!("{group}/v2"));
+    let of_v2 = PlanRequest { design: client::deploy(text, &["east"]).design, ..request.clone() };
+    let down = run(undeploy(&of_v2)).await;
+    assert_eq!(down.outcomes()["w"], Outcome::Failed, "{:#?}", down.results);
+    let (_, message) = failure(&down, "w");
+    assert!(message.contains("said that it removed") && message.contains("cluster east holds it"), "{message}");
+    assert_eq!(adapter.calls().last().map(|call| call.delete_op), Some(true));
+    up_and_down(&request).await;
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Whether the API server does what it is asked.
 async fn ask(cluster: &Cluster, method: &str, path: &str, body: &Value) -> bool {

@@ -6,14 +6,15 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use switchyard_proto::v1::{Change, Outcome, RunOptions, Verdict};
+use serde_json::json;
+use switchyard_proto::v1::{Change, Outcome, PlanRequest, RunOptions, Verdict};
 use switchyard_tests::{client, sandbox::Cluster};
 
 use super::{
     CONFIG_MAP, ThroughAdapter, adapter, by_adapter, config_map, deploy, failure, get, namespace, of, run, seen,
-    undeploy, up_and_down,
+    undeploy, up_and_down, within,
 };
 use crate::{design::Design, pair::Pair};
 
@@ -22,7 +23,7 @@ fn routes_and_front(namespace: &str) -> Design {
 }
 
 /// Makes a ConfigMap as somebody with kubectl would.
-async fn create(cluster: &Cluster, namespace: &str, name: &str) {
+pub(super) async fn create(cluster: &Cluster, namespace: &str, name: &str) {
     let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
     let object = ConfigMap { metadata, data: Some([("colour".into(), "red".into())].into()), ..ConfigMap::default() };
     let api = Api::namespaced(cluster.client().await.unwrap(), namespace);
@@ -108,6 +109,32 @@ async fn object_without_a_mark_is_adopted_with_a_warning() {
     let seen = seen(outcome.result("routes").unwrap());
     assert_eq!(["east", "west"].map(|it| seen[it].change()), [Change::Created, Change::Configured]);
     up_and_down(&request).await;
+}
+
+/// Case 42: what is written to an object on its way out goes with it.
+#[tokio::test]
+async fn object_that_is_being_deleted_keeps_the_adapter_from_being_called() {
+    let world = Pair::shared().await.world;
+    let namespace = namespace("on-its-way-out").await;
+    let held =
+        format!("{{metadata: {{namespace: {namespace}, finalizers: [example.com/held]}}, data: {{colour: blue}}}}");
+    let design = Design::new().mesh("routes", CONFIG_MAP, &[], &held);
+    let adapter = adapter(&[]).await;
+    let request = deploy(&design, of(&adapter));
+    assert_eq!(run(request.clone()).await.verdict(), Verdict::Succeeded);
+    delete(world.west(), &namespace, "routes").await;
+    let outcome = run(within(request.clone(), 3)).await;
+    assert_eq!(outcome.outcomes()["routes"], Outcome::Failed, "{:#?}", outcome.results);
+    assert_eq!(failure(&outcome, "routes").0, "BEING_DELETED");
+    assert_eq!(adapter.calls().len(), 1, "the deployment's");
+
+    for cluster in [world.east(), world.west()] {
+        let api = Api::<ConfigMap>::namespaced(cluster.client().await.unwrap(), &namespace);
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        api.patch("routes", &PatchParams::default(), &free).await.unwrap();
+    }
+    let text = design.text().replace("finalizers: [example.com/held]", "labels: {}");
+    up_and_down(&PlanRequest { design: client::deploy(text, &["east"]).design, ..request }).await;
 }
 
 #[tokio::test]

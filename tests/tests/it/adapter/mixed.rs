@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use switchyard_proto::v1::{AdapterProtocol, Change, Outcome, Route, Verdict};
+use switchyard_proto::v1::{AdapterProtocol, Change, Outcome, PlanRequest, Route, Verdict};
 use switchyard_tests::{
     adapter::{self, Adapter},
-    client::TraceParent,
+    client::{self, TraceParent},
     sandbox::{Cluster, Trace},
 };
 
 use super::{
-    CONFIG_MAP, MESH, ThroughAdapter, by_adapter, config_map, deploy, failure, get, namespace, of, run, undeploy,
+    CONFIG_MAP, MESH, ThroughAdapter, by_adapter, config_map, deploy, failure, foreign, get, namespace, of, run,
+    undeploy, up_and_down,
 };
 use crate::{design::Design, pair::Pair};
 
@@ -76,6 +77,7 @@ async fn mixed_design_goes_up_on_both_clusters_and_down_again_in_the_inverse_ord
     assert_eq!(told, [(vec!["routes".to_owned()], false), (vec!["routes".to_owned()], true)]);
     let servers = [pair.world.east(), pair.world.west()].map(|cluster| vec![cluster.url().to_owned()]);
     assert!(calls.iter().all(|call| call.servers == servers), "{calls:#?}");
+    up_and_down(&request).await;
 }
 
 /// D6, D16 across the paths: kinds that one path defines and the other uses, with nothing declared.
@@ -111,6 +113,7 @@ async fn kind_that_one_path_brings_is_there_for_the_other() {
             assert!(api.get_opt(&format!("gadgets.{group}")).await.unwrap().is_none(), "{group}");
         }
     }
+    up_and_down(&request).await;
 }
 
 /// S20, S21, case 131: an adapter that is down leaves what its component depends on in place.
@@ -137,6 +140,7 @@ async fn adapter_that_is_down_at_undeploy_holds_back_what_its_component_needs() 
     assert_eq!(reason, "ADAPTER_UNREACHABLE", "{message}");
     assert!(message.contains(&address.to_string()), "{message}");
     assert!(get(pair.world.east(), &namespace, "base").await.is_some());
+    up_and_down(&request).await;
 }
 
 /// S22, D21: a dry run asks the clusters, and nobody dials the adapter, whose address need not even be usable.
@@ -172,6 +176,41 @@ async fn dry_run_asks_the_clusters_and_never_the_adapter() {
     assert_eq!(adapter.entries(), [], "not so much as a connection");
 }
 
+/// Case 306: an adapter writes the whole object whoever has fields of it, and may bring along what the cluster does not have.
+#[tokio::test]
+async fn dry_run_for_an_adapter_does_not_predict_what_only_a_patch_comes_to() {
+    let world = Pair::shared().await.world;
+    let namespace = namespace("rehearsed").await;
+    foreign::create(world.east(), &namespace, "routes").await;
+    let adapter = super::adapter(&[]).await;
+    let design = Design::new()
+        .mesh("routes", CONFIG_MAP, &[], &config_map(&namespace))
+        .mesh("elsewhere", CONFIG_MAP, &[], &config_map(&format!("{namespace}-missing")))
+        .mesh("the-mesh", MESH, &[], "{spec: {profile: demo}}");
+    let request = PlanRequest { dry_run: true, ..deploy(&design, of(&adapter)) };
+    let up = run(request.clone()).await;
+    let routes = up.target("routes", "east").unwrap();
+    assert_eq!((routes.outcome(), routes.change()), (Outcome::Succeeded, Change::Configured), "{routes:#?}");
+    assert_eq!(get(world.east(), &namespace, "routes").await.unwrap().data.unwrap()["colour"], "red");
+    let cannot_tell = |outcome: &client::Outcome, component: &str, reason: &str| {
+        let target = outcome.target(component, "east").unwrap();
+        let error = target.error.as_ref().unwrap_or_else(|| panic!("{target:#?}"));
+        assert_eq!((target.outcome(), error.reason.as_str()), (Outcome::Indeterminate, reason), "{error:?}");
+        assert!(error.message.contains("its adapter may see to that"), "{error:?}");
+    };
+    cannot_tell(&up, "elsewhere", "NAMESPACE_NOT_FOUND");
+    cannot_tell(&up, "the-mesh", "KIND_UNKNOWN");
+    cannot_tell(&run(undeploy(&request)).await, "the-mesh", "KIND_UNKNOWN");
+    assert_eq!(adapter.entries(), []);
+
+    // What belongs to another design is as little an adapter's as it is ours.
+    let other = Design::new().config_map("theirs", &namespace, &[]);
+    assert_eq!(run(client::deploy(other.text(), &["east"])).await.verdict(), Verdict::Succeeded);
+    let design = Design::new().mesh("theirs", CONFIG_MAP, &[], &config_map(&namespace).replace("blue", "green"));
+    let refused = run(PlanRequest { dry_run: true, ..deploy(&design, of(&adapter)) }).await;
+    assert_eq!(refused.target("theirs", "east").unwrap().error.as_ref().unwrap().reason, "OWNED_BY_DESIGN");
+}
+
 /// S24: the adapter's own span hangs below ours.
 #[tokio::test]
 async fn adapters_own_span_hangs_below_the_call_in_the_trace() {
@@ -181,7 +220,8 @@ async fn adapters_own_span_hangs_below_the_call_in_the_trace() {
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
     let parent = TraceParent::random();
     let client = pair.client().await.traced(parent.clone());
-    let outcome = client.run(deploy(&design, of(&adapter)), vec![]).await.unwrap();
+    let request = deploy(&design, of(&adapter));
+    let outcome = client.run(request.clone(), vec![]).await.unwrap();
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     let name = "meshes.MeshService/Provision";
     let complete = |trace: &Trace| trace.named(name).count() == 2 && trace.named("run").count() == 1;
@@ -193,6 +233,7 @@ async fn adapters_own_span_hangs_below_the_call_in_the_trace() {
     assert_eq!(ours.attribute("server.address"), Some("127.0.0.1"));
     assert_eq!(ours.attribute("server.port"), Some(adapter.address().port().to_string().as_str()));
     assert!(adapter.calls()[0].traceparent.contains(parent.trace_id()));
+    up_and_down(&request).await;
 }
 
 /// S4: the registry decides, the design stays.

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tonic::Code;
 
-use super::{CONFIG_MAP, ThroughAdapter, config_map, deploy, failure, namespace, of, run, within};
+use super::{CONFIG_MAP, ThroughAdapter, config_map, deploy, failure, namespace, of, run, up_and_down, within};
 use crate::{design::Design, pair::Pair};
 
 /// S15, cases 122 and 123: many components of an adapter that is not there fail at once, and the run goes on.
@@ -31,7 +31,8 @@ async fn components_of_an_adapter_that_is_not_there_fail_with_its_address_and_th
         design = design.mesh(&format!("m{number}"), CONFIG_MAP, &[], &config_map(&namespace));
     }
     let began = Instant::now();
-    let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+    let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+    let outcome = run(request.clone()).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(outcome.verdict(), Verdict::Partial);
     assert_eq!(outcome.outcomes()["direct"], Outcome::Succeeded);
@@ -41,6 +42,7 @@ async fn components_of_an_adapter_that_is_not_there_fail_with_its_address_and_th
         assert_eq!(reason, "ADAPTER_UNREACHABLE");
         assert!(message.contains(&address.to_string()) && message.contains("refused"), "{message}");
     }
+    up_and_down(&request).await;
 }
 
 /// S15, case 122: a name that nobody knows is an address that can be used; it does not answer.
@@ -50,11 +52,13 @@ async fn host_that_does_not_exist_fails_its_component_alone() {
     let design =
         Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace)).config_map("direct", &namespace, &[]);
     let registry = adapter::registry_at("does-not-exist.invalid", 10_000.0, AdapterProtocol::Auto);
-    let outcome = run(deploy(&design, registry)).await;
+    let request = deploy(&design, registry);
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.outcomes()["direct"], Outcome::Succeeded);
     let (reason, message) = failure(&outcome, "routes");
     assert_eq!(reason, "ADAPTER_UNREACHABLE");
     assert!(message.contains("does-not-exist.invalid:10000"), "{message}");
+    up_and_down(&request).await;
 }
 
 /// Case 124: where nothing answers a dial, the dial's bound ends the wait, once for all components.
@@ -77,7 +81,8 @@ async fn black_holed_address_fails_at_the_bound_of_the_dial() {
         &config_map(&namespace),
     );
     let began = Instant::now();
-    let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+    let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+    let outcome = run(request.clone()).await;
     let took = began.elapsed();
     assert!(took > Duration::from_secs(4) && took < Duration::from_secs(9), "{took:?}");
     for component in ["one", "two"] {
@@ -85,6 +90,7 @@ async fn black_holed_address_fails_at_the_bound_of_the_dial() {
         assert_eq!(reason, "ADAPTER_UNREACHABLE");
         assert!(message.contains(&address.to_string()) && message.contains("no answer"), "{message}");
     }
+    up_and_down(&request).await;
 }
 
 /// Case 125: what accepts a connection and never says a word ends with the step's time, and may have acted.
@@ -96,11 +102,12 @@ async fn peer_that_accepts_and_stays_silent_ends_with_the_steps_time() {
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
     let began = Instant::now();
     let request = within(deploy(&design, adapter::registry(address, AdapterProtocol::Auto)), 3);
-    let outcome = run(request).await;
+    let outcome = run(request.clone()).await;
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     assert_ne!(outcome.outcomes()["routes"], Outcome::Succeeded);
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains(&address.to_string()), "{message}");
+    up_and_down(&request).await;
 }
 
 /// Case 125: an adapter that hangs is told how long we wait, and that we left.
@@ -109,12 +116,14 @@ async fn adapter_that_hangs_is_told_the_deadline_and_that_we_left() {
     let namespace = namespace("hangs").await;
     let adapter = super::adapter(&["--hang"]).await;
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
-    let outcome = run(within(deploy(&design, of(&adapter)), 3)).await;
+    let request = deploy(&design, of(&adapter));
+    let outcome = run(within(request.clone(), 3)).await;
     assert_eq!(outcome.outcomes()["routes"], Outcome::Indeterminate);
     assert_eq!(failure(&outcome, "routes").0, "ADAPTER_TIMEOUT");
     let end = adapter.wait_for(Duration::from_secs(3), |entry| entry.event == "end").await.unwrap();
     assert!(end.left);
     assert!(adapter.calls()[0].deadline.is_some_and(|left| left < 3_000));
+    up_and_down(&request).await;
 }
 
 /// Case 120: a channel whose peer was started anew serves the next call; one whose peer is gone has sent nothing.
@@ -131,10 +140,11 @@ async fn adapter_that_restarts_between_two_calls_is_not_noticed_and_one_that_is_
     assert_eq!(second.verdict(), Verdict::Succeeded, "{:#?}", second.summary);
     assert_eq!(adapter.calls().len(), 1);
     adapter.kill();
-    let third = run(request).await;
+    let third = run(request.clone()).await;
     assert_eq!(third.outcomes()["routes"], Outcome::Failed);
     let (reason, message) = failure(&third, "routes");
     assert_eq!(reason, "ADAPTER_UNREACHABLE", "{message}");
+    up_and_down(&request).await;
 }
 
 /// Answers every connection with these bytes, or none, and ends it.
@@ -167,12 +177,14 @@ async fn peer_that_is_no_grpc_service_fails_its_component_and_is_named() {
     ];
     for (bytes, reason, what) in peers {
         let address = answering(bytes);
-        let outcome = run(deploy(&design, adapter::registry(address, AdapterProtocol::Auto))).await;
+        let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
+        let outcome = run(request.clone()).await;
         assert_eq!(outcome.outcomes()["routes"], Outcome::Failed, "{what}: {:#?}", outcome.summary);
         let (told, message) = failure(&outcome, "routes");
         assert_eq!(told, reason, "{message}");
         assert!(message.contains(&address.to_string()) && message.contains(what), "{message}");
         assert!(!message.contains("may have acted"), "{message}");
+        up_and_down(&request).await;
     }
 }
 
@@ -186,8 +198,9 @@ async fn adapter_that_was_started_since_serves_the_next_run() {
     let first = run(request.clone()).await;
     assert_eq!(failure(&first, "routes").0, "ADAPTER_UNREACHABLE");
     let _adapter = Adapter::prepare().at(address).start().await.unwrap();
-    let second = run(request).await;
+    let second = run(request.clone()).await;
     assert_eq!(second.verdict(), Verdict::Succeeded, "{:#?}", second.summary);
+    up_and_down(&request).await;
 }
 
 /// Case 310: whom nobody could reach is in the trace and in the log.
@@ -200,7 +213,7 @@ async fn adapter_that_cannot_be_reached_is_in_the_trace_and_in_the_log() {
     let parent = TraceParent::random();
     let client = pair.client().await.traced(parent.clone());
     let request = deploy(&design, adapter::registry(address, AdapterProtocol::Auto));
-    let outcome = client.run(request, vec![]).await.unwrap();
+    let outcome = client.run(request.clone(), vec![]).await.unwrap();
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
     let complete = |trace: &Trace| trace.named("run").count() == 1 && trace.named("connect to adapter").count() == 1;
     let trace = pair.world.jaeger().wait_for(parent.trace_id(), Duration::from_secs(30), complete).await.unwrap();
@@ -211,6 +224,7 @@ async fn adapter_that_cannot_be_reached_is_in_the_trace_and_in_the_log() {
     let log = pair.executor.log();
     let told = |line: &&str| line.contains("adapter cannot be reached") && line.contains(&address.to_string());
     assert_eq!(log.lines().filter(told).count(), 1);
+    up_and_down(&request).await;
 }
 
 /// Case 122: IPv6 literals are addresses.
@@ -222,10 +236,12 @@ async fn ipv6_literal_is_an_address() {
         return;
     };
     let design = Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace));
-    let outcome = run(deploy(&design, of(&adapter))).await;
+    let request = deploy(&design, of(&adapter));
+    let outcome = run(request.clone()).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     let row = &outcome.summary.rows[0];
     assert_eq!(row.fulfilled_by, [adapter.address().to_string()]);
+    up_and_down(&request).await;
 }
 
 /// S17, case 122, planner: an address that nobody could dial stops everything, and is named.
@@ -322,6 +338,7 @@ async fn credentials_of_the_executors_own_go_to_no_adapter_that_the_installation
         client.run(within(request.clone(), 1), sent).await.unwrap();
         assert!(listener.accept().is_ok(), "the adapter was dialled");
         while listener.accept().is_ok() {}
+        up_and_down(&request).await;
     }
 }
 
@@ -342,7 +359,8 @@ async fn executor_that_goes_down_during_a_call_says_so() {
         &["routes"],
     );
     let client = Client::connect(&pair.planner.url(), &executor.url()).await.unwrap();
-    let plan = client.plan(deploy(&design, of(&adapter))).await.unwrap();
+    let request = deploy(&design, of(&adapter));
+    let plan = client.plan(request.clone()).await.unwrap();
     let execution = client.execute(plan, vec![]).await.unwrap();
     adapter.wait_for(Duration::from_secs(10), |entry| entry.event == "call").await.unwrap();
 
@@ -356,4 +374,6 @@ async fn executor_that_goes_down_during_a_call_says_so() {
     assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Shutdown);
     let row = outcome.summary.rows.iter().find(|row| row.component == "routes").unwrap();
     assert!(row.fulfilled_by.is_empty(), "{row:?}");
+    adapter.kill();
+    up_and_down(&request).await;
 }

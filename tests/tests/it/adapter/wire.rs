@@ -15,7 +15,9 @@ use switchyard_tests::{
     sandbox::{Folder, Sandbox, Trace, certs::Authority},
 };
 
-use super::{CONFIG_MAP, POLICY, ThroughAdapter, config_map, deploy, failure, namespace, of, policy, run, undeploy};
+use super::{
+    CONFIG_MAP, POLICY, ThroughAdapter, config_map, deploy, failure, namespace, of, policy, run, undeploy, up_and_down,
+};
 use crate::{design::Design, pair::Pair};
 
 /// The methods of the calls that reached an adapter, those it does not know included.
@@ -54,6 +56,7 @@ async fn adapter_that_knows_only_process_oam_is_asked_for_provision_once() {
     let told: Vec<_> = calls.iter().map(|call| (call.names.join(","), call.delete_op)).collect();
     let told: Vec<_> = told.iter().map(|(name, deletes)| (name.as_str(), *deletes)).collect();
     assert_eq!(told, [("first", false), ("second", false), ("second", true), ("first", true)]);
+    up_and_down(&request).await;
 }
 
 /// A protocol that the registry names is the only one that is tried.
@@ -71,6 +74,7 @@ async fn protocol_of_the_registry_is_the_only_one() {
     let (_, message) = failure(&outcome, "routes");
     assert!(message.contains("does not offer provisioning: it does not know Provision"), "{message}");
     assert_eq!(methods(&old), ["Provision"]);
+    up_and_down(&through(&both, AdapterProtocol::Auto)).await;
 }
 
 /// D27: two runs at once, and never two calls; what comes along is what adapters can bear.
@@ -83,7 +87,8 @@ async fn calls_to_one_address_never_overlap() {
         names.fold(Design::new(), |design, name| design.mesh(&name, CONFIG_MAP, &[], &config_map(&namespace)))
     };
     let (one, two) = (design("one"), design("two"));
-    let (one, two) = tokio::join!(run(deploy(&one, of(&adapter))), run(deploy(&two, of(&adapter))));
+    let requests = [deploy(&one, of(&adapter)), deploy(&two, of(&adapter))];
+    let (one, two) = tokio::join!(run(requests[0].clone()), run(requests[1].clone()));
     for outcome in [one, two] {
         assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     }
@@ -98,6 +103,7 @@ async fn calls_to_one_address_never_overlap() {
     }
     let connections = adapter.entries().iter().filter(|entry| entry.event == "connection").count();
     assert_eq!(connections, 1, "one channel an address");
+    tokio::join!(up_and_down(&requests[0]), up_and_down(&requests[1]));
 }
 
 /// Case 268: after a call that had no answer in its time the adapter is given time, and the next call says what was before it. It
@@ -120,6 +126,9 @@ async fn call_after_one_that_timed_out_comes_later_and_says_so() {
 
     let third = run(super::within(deploy(&design("third"), of(&adapter)), 18)).await;
     assert!(super::by_adapter(&third, "third").warnings.is_empty(), "{:#?}", third.results);
+    for name in ["first", "second", "third"] {
+        up_and_down(&deploy(&design(name), of(&adapter))).await;
+    }
 }
 
 /// D27: what an adapter could not take is not sent.
@@ -153,12 +162,14 @@ async fn adapter_without_room_is_asked_again() {
     adapter.wait_for(Duration::from_secs(5), |entry| entry.event == "call").await.unwrap();
     let design =
         Design::new().mesh("routes", CONFIG_MAP, &[], &config_map(&namespace)).config_map("direct", &namespace, &[]);
-    let outcome = run(deploy(&design, of(&adapter))).await;
+    let request = deploy(&design, of(&adapter));
+    let outcome = run(request.clone()).await;
     occupied.await.unwrap().unwrap();
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
     assert_eq!(outcome.results[0].component.as_ref().unwrap().name, "direct");
     let refused = adapter.entries().iter().filter(|entry| entry.code == "ResourceExhausted").count();
     assert!(refused >= 1);
+    up_and_down(&request).await;
 }
 
 /// D25: what an adapter quotes of the credentials it was given reaches nobody.
@@ -188,7 +199,8 @@ async fn credentials_that_an_adapter_quotes_are_in_no_result_span_or_log_line() 
     let access = vec![client::kubeconfig("east", east), client::kubeconfig("west", west)];
     let parent = TraceParent::random();
     let client = pair.client().await.traced(parent.clone());
-    let outcome = client.run(deploy(&design, of(&adapter)), access).await.unwrap();
+    let request = deploy(&design, of(&adapter));
+    let outcome = client.run(request.clone(), access).await.unwrap();
     assert_eq!(outcome.outcomes()["routes"], Outcome::Failed);
     assert!(failure(&outcome, "routes").1.contains("cannot use"), "{:#?}", outcome.summary);
     let complete = |trace: &Trace| trace.named("run").count() == 1;
@@ -203,6 +215,7 @@ async fn credentials_that_an_adapter_quotes_are_in_no_result_span_or_log_line() 
         // The adapter's own log holds the component as it was sent.
         assert!(where_to == "call log" || !text.contains(value), "{value} is in the {where_to}");
     }
+    up_and_down(&request).await;
 }
 
 /// `--adapter-ca`, `--adapter-cert`, `--adapter-key`: TLS in which both sides show who they are.
@@ -235,6 +248,7 @@ async fn adapter_is_spoken_to_over_mutual_tls_when_the_executor_is_told_so() {
     }
     assert_eq!(methods(&adapter), Vec::<String>::new());
     let client = Client::connect(&pair.planner.url(), &executor.url()).await.unwrap();
-    let outcome = client.run(request, vec![]).await.unwrap();
+    let outcome = client.run(request.clone(), vec![]).await.unwrap();
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+    up_and_down(&request).await;
 }
