@@ -19,7 +19,7 @@ pub use limits::Limits;
 pub use path::Path;
 pub use text::{At, Place, Text};
 pub use tree::{Entry, Map, Node, Value};
-pub use write::{entries_to_json, map_to_json, to_json, write_string};
+pub use write::{entries_to_json, map_to_json, to_json};
 
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem};

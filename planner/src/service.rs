@@ -70,7 +70,9 @@ impl Planner {
         let asked = Asked(Arc::clone(&budget));
         let (span, spent) = (Span::current(), Arc::clone(&budget));
         let planning = tokio::task::spawn_blocking(move || {
-            let parts = span.in_scope(|| plan(request, &registry, limits, traceparent, &spent));
+            let _within = span.enter();
+            tracing::debug!(bytes, "planning begins");
+            let parts = plan(request, &registry, limits, traceparent, &spent);
             // Only here: a place is free when the work has ended, not when nobody waits for it any more.
             drop(turn);
             parts

@@ -162,7 +162,7 @@ impl<'t> Map<'t> {
     }
 
     /// The entries in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry<'t>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<'t>> + Clone {
         self.0.iter()
     }
 

@@ -19,13 +19,57 @@ pub fn map_to_json(map: &Map<'_>) -> String {
     out
 }
 
+/// Where JSON is written to.
+pub(super) trait Sink {
+    /// Takes a character.
+    fn push(&mut self, c: char);
+    /// Takes a text.
+    fn push_str(&mut self, text: &str);
+    /// How many bytes it has taken.
+    fn written(&self) -> usize;
+}
+
+impl Sink for String {
+    fn push(&mut self, c: char) {
+        self.push(c);
+    }
+
+    fn push_str(&mut self, text: &str) {
+        self.push_str(text);
+    }
+
+    fn written(&self) -> usize {
+        self.len()
+    }
+}
+
+/// Only counts the bytes.
+struct Length(usize);
+
+impl Sink for Length {
+    fn push(&mut self, c: char) {
+        self.0 += c.len_utf8();
+    }
+
+    fn push_str(&mut self, text: &str) {
+        self.0 += text.len();
+    }
+
+    fn written(&self) -> usize {
+        self.0
+    }
+}
+
+/// From this size on, in bytes, the length of a text is found out before it is written.
+const LARGE: usize = 1 << 20;
+
 /// The map of these entries as compact JSON, twice of whose bytes are drawn from `budget`: it is kept, and sent.
 ///
 /// # Errors
 ///
 /// When there is no room for it. Escapes and what aliases repeat can make it many times larger than its text was.
 pub fn entries_to_json<'n, 't: 'n>(
-    entries: impl Iterator<Item = &'n Entry<'t>>,
+    entries: impl Iterator<Item = &'n Entry<'t>> + Clone,
     budget: &Budget,
 ) -> Result<String, Spent> {
     thread_local! {
@@ -33,23 +77,25 @@ pub fn entries_to_json<'n, 't: 'n>(
         static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
     }
     SCRATCH.with_borrow_mut(|scratch| {
-        // What one giant left behind is not kept for the life of a thread.
+        // What one long value left behind is not kept for the life of a thread.
         scratch.clear();
-        scratch.shrink_to(1 << 20);
-        let most = budget.left() / 3;
-        write_entries(scratch, entries, most);
-        // The text is there twice, and a third time while the larger one of it grows.
-        let times = if scratch.len() > GROWN.min(most) { 3 } else { 2 };
-        budget.spend(times * scratch.len())?;
-        Ok(scratch.as_str().to_owned())
+        scratch.shrink_to(LARGE);
+        write_entries(scratch, entries.clone(), LARGE);
+        if scratch.len() <= LARGE {
+            budget.spend(2 * scratch.len())?;
+            return Ok(scratch.as_str().to_owned());
+        }
+        let mut length = Length(0);
+        write_entries(&mut length, entries.clone(), budget.left() / 2);
+        budget.spend(length.0.saturating_mul(2))?;
+        let mut text = String::with_capacity(length.0);
+        write_entries(&mut text, entries, usize::MAX);
+        Ok(text)
     })
 }
 
-/// From this size on, in bytes, what growing takes counts too.
-const GROWN: usize = 1 << 20;
-
 /// Writes until there are more than `most` bytes, and then nothing more.
-fn write_node(out: &mut String, node: &Node<'_>, most: usize) {
+fn write_node(out: &mut impl Sink, node: &Node<'_>, most: usize) {
     match &node.value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
@@ -59,7 +105,7 @@ fn write_node(out: &mut String, node: &Node<'_>, most: usize) {
         Value::List(list) => {
             out.push('[');
             for (index, item) in list.iter().enumerate() {
-                if out.len() > most {
+                if out.written() > most {
                     return;
                 }
                 if index > 0 {
@@ -73,10 +119,10 @@ fn write_node(out: &mut String, node: &Node<'_>, most: usize) {
     }
 }
 
-fn write_entries<'n, 't: 'n>(out: &mut String, entries: impl Iterator<Item = &'n Entry<'t>>, most: usize) {
+fn write_entries<'n, 't: 'n>(out: &mut impl Sink, entries: impl Iterator<Item = &'n Entry<'t>>, most: usize) {
     out.push('{');
     for (index, entry) in entries.enumerate() {
-        if out.len() > most {
+        if out.written() > most {
             return;
         }
         if index > 0 {
@@ -108,7 +154,7 @@ pub(super) fn is_plain(byte: u8) -> bool {
 }
 
 /// A string in quotes, escaped as JSON wants it.
-pub fn write_string(out: &mut String, text: &str) {
+pub(super) fn write_string(out: &mut impl Sink, text: &str) {
     out.push('"');
     let mut rest = text;
     while let Some(index) = rest.bytes().position(|byte| !is_plain(byte)) {
