@@ -237,8 +237,8 @@ impl Drain {
             // A signal comes first: it makes the last call by itself, at which everything falls quiet without having been waited
             // for. Quiet wins over the deadline of the same moment.
             biased;
-            () = self.quiet() => return Drained::Clean,
             () = watch.shutdown.aborted() => (Drained::Aborted, LAST_WORDS),
+            () = self.quiet() => return Drained::Clean,
             () = tokio::time::sleep_until(last_call) => (Drained::Cut, last),
         };
         tracing::warn!(calls = watch.calls.len(), tasks = tasks.len(), left = ?left, "what is left is not waited for");
