@@ -62,13 +62,14 @@ async fn an_idle_or_old_connection_is_told_to_go_and_finishes_its_calls() {
 
 #[tokio::test]
 async fn a_connection_with_a_call_is_not_idle() {
-    let running = start(&["--max-connection-idle", "1ms"]).await;
+    let idle = Duration::from_millis(500);
+    let running = start(&["--max-connection-idle", "500ms"]).await;
     let (channel, dials) = counted(&running);
     let mut client = PlannerServiceClient::new(channel);
     let mut open = client.plan(ask("a part, and the last at the drain")).await.unwrap().into_inner();
     assert!(open.message().await.unwrap().is_some());
-    // Together they take far longer than a connection may be idle.
-    for _ in 0..100 {
+    let began = Instant::now();
+    while began.elapsed() < idle * 3 {
         client.plan(ask("one part")).await.unwrap();
     }
     assert_eq!(dials.load(Ordering::Relaxed), 1);

@@ -71,6 +71,8 @@ impl Canned {
 pub enum Loss {
     /// The connection breaks before the answer's first byte.
     BeforeHeaders,
+    /// The request's stream is reset before the answer's first byte, and the connection stays, with the other requests on it.
+    Reset,
     /// The connection breaks after the answer's headers.
     AfterHeaders,
     /// The answer breaks off in the middle of its body.

@@ -1,6 +1,6 @@
 //! Connections, and what becomes of each request on them.
 
-use std::{convert::Infallible, sync::Arc, time::Instant};
+use std::{io, sync::Arc, time::Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -112,7 +112,7 @@ async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
     cut: CancellationToken,
-) -> Result<Response<Answer>, Infallible> {
+) -> Result<Response<Answer>, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -176,6 +176,7 @@ async fn answer(
             let answer = forward().await;
             match loss {
                 Loss::BeforeHeaders => break_off().await,
+                Loss::Reset => return Err(io::Error::other("reset on purpose")),
                 Loss::AfterHeaders => respond(answer, |_| body::broken(Bytes::new(), End::Cut(cut.clone()))),
                 Loss::HalfBody => respond(answer, |it| body::broken(it.slice(..it.len() / 2), End::Break)),
                 Loss::GatewayTimeout => respond(Canned::status(504), body::whole),

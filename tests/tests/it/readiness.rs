@@ -174,9 +174,10 @@ async fn watch_that_died_is_opened_again() {
     let design = Design::new().component("web", ("apps/v1", "Deployment"), &[], &workload(&namespace, ", replicas: 1"));
     let began = Instant::now();
     let access = vec![client::kubeconfig("main", proxy.kubeconfig().to_string())];
-    let outcome = world.run_with(waiting(&design, 60), access).await;
+    let outcome = world.run_with(waiting(&design, 110), access).await;
 
-    assert_eq!(readiness(&outcome, "web"), Readiness::Ready, "{:#?}", outcome.results);
+    let watches: Vec<_> = proxy.seen().into_iter().filter(Seen::is_watch).map(|seen| seen.at - began).collect();
+    assert_eq!(readiness(&outcome, "web"), Readiness::Ready, "{watches:?} {:#?}", outcome.results);
     let trace = &outcome.summary.trace_id;
     assert!(proxy.seen().iter().filter(|seen| seen.is_watch()).all(|seen| seen.traceparent.contains(trace)), "S24");
     let opened = proxy.count(Seen::is_watch);

@@ -112,22 +112,24 @@ async fn calls_to_one_address_never_overlap() {
 async fn call_after_one_that_timed_out_comes_later_and_says_so() {
     let namespace = namespace("rests").await;
     let adapter = super::adapter(&["--slow=5s"]).await;
-    let design = |name: &str| Design::new().mesh(name, CONFIG_MAP, &[], &config_map(&namespace));
-    let first = run(super::within(deploy(&design("first"), of(&adapter)), 2)).await;
+    let requests = ["first", "second", "third"]
+        .map(|name| deploy(&Design::new().mesh(name, CONFIG_MAP, &[], &config_map(&namespace)), of(&adapter)));
+    let [first, second, third] = requests.clone();
+    let first = run(super::within(first, 2)).await;
     assert_eq!(first.outcomes()["first"], Outcome::Indeterminate, "{:#?}", first.summary);
 
     // Its own time is enough for three calls, a third of which the address rests.
-    let second = run(super::within(deploy(&design("second"), of(&adapter)), 18)).await;
+    let second = run(super::within(second, 18)).await;
     assert_eq!(second.outcomes()["second"], Outcome::Succeeded, "{:#?}", second.summary);
     let warnings = &super::by_adapter(&second, "second").warnings;
     let text = format!("the call to the adapter at {} before this one had no answer in its time", adapter.address());
     assert!(warnings.iter().any(|warning| warning.contains(&text)), "{warnings:?}");
     assert_eq!(adapter.calls()[1].running, 1, "the first has come to its end");
 
-    let third = run(super::within(deploy(&design("third"), of(&adapter)), 18)).await;
+    let third = run(super::within(third, 18)).await;
     assert!(super::by_adapter(&third, "third").warnings.is_empty(), "{:#?}", third.results);
-    for name in ["first", "second", "third"] {
-        up_and_down(&deploy(&design(name), of(&adapter))).await;
+    for request in &requests {
+        up_and_down(request).await;
     }
 }
 

@@ -176,7 +176,7 @@ async fn what_lost_its_owner_is_waited_for() {
     create_config_map(&stage, &name, &owned_by(config_map(&name, "orphan"), &gone)).await;
     let path = format!("/api/v1/namespaces/{name}/configmaps");
     // Nobody collects it here.
-    let kept = stage.run(&down.clone().step_timeout(8_000)).await;
+    let kept = stage.run(&down.clone().step_timeout(15_000)).await;
     assert_kept(&stage, &kept, "namespace", &["configmaps", "/orphan"]);
 
     stage.east.forget();

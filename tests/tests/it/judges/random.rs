@@ -117,7 +117,8 @@ fn trouble_up(dice: &mut Dice, path: &str) -> (Vec<Rule>, Fate) {
     match dice.below(100) {
         0..5 => (vec![patch(answer(403, "Forbidden"))], Fate::Refused),
         5..9 => (vec![patch(answer(422, "Invalid"))], Fate::Refused),
-        9..12 => (vec![Rule::any(path, Fault::Lose(Loss::BeforeHeaders)).whole()], Fate::Unknown),
+        // A connection that is cut again and again would take from its neighbours what the model promises them.
+        9..12 => (vec![Rule::any(path, Fault::Lose(Loss::Reset)).whole()], Fate::Unknown),
         12..17 => (vec![patch(answer(503, "ServiceUnavailable")).times(1)], Fate::Done),
         17..22 => (vec![patch(Fault::Lose(Loss::HalfBody)).times(1)], Fate::Done),
         22..25 => (vec![patch(answer(500, "InternalError")).times(1)], Fate::Done),
