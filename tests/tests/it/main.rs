@@ -12,7 +12,6 @@ mod design;
 mod dry_run;
 mod faults;
 mod grpcurl;
-mod hostile;
 mod instructions;
 mod judges;
 mod manifests;
