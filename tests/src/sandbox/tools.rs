@@ -65,8 +65,11 @@ struct Facts {
 /// Reported by the Kubernetes programs; without it `/version` is nonsense, and clients decide by it.
 const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.37.2 \
      -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37";
+/// This one has two places: what it prints, and what `/version` answers.
 const KUBERNETES_1_27_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.27.16 \
-     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=27";
+     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=27 \
+     -X k8s.io/client-go/pkg/version.gitVersion=v1.27.16 \
+     -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=27";
 const KUBERNETES_1_30_VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.30.14 \
      -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=30";
 
@@ -120,7 +123,7 @@ impl Tool {
                 "kubernetes-1.27",
                 "k8s.io/kubernetes/cmd/kube-apiserver",
                 KUBERNETES_1_27_VERSION,
-                200,
+                330,
             ),
             Self::KubeApiserver130 => facts(
                 "kube-apiserver-1.30",
@@ -129,7 +132,7 @@ impl Tool {
                 "kubernetes-1.30",
                 "k8s.io/kubernetes/cmd/kube-apiserver",
                 KUBERNETES_1_30_VERSION,
-                200,
+                330,
             ),
             Self::KubeControllerManager => kubernetes(
                 "kube-controller-manager",
@@ -205,22 +208,24 @@ impl Toolbox {
 
     /// Does what [`get`](Self::get) does, on this thread.
     pub fn get_blocking(tools: &[Tool]) -> anyhow::Result<Self> {
-        // Held for the whole build: the tests of one binary ask at the same moment, for the same tools.
         static FOUND: Mutex<BTreeMap<Tool, PathBuf>> = Mutex::new(BTreeMap::new());
-        let mut known = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut missing = Vec::new();
-        for &tool in tools {
-            if known.contains_key(&tool) {
-                continue;
-            }
-            match find(tool) {
-                Some(path) => drop(known.insert(tool, path)),
-                None => missing.push(tool),
-            }
+        // Held for the whole of a build: the tests of one binary ask at the same moment, for the same tools. Who asks for what is
+        // there does not wait for it.
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = found().clone();
+        if tools.iter().any(|tool| !known.contains_key(tool)) {
+            let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = found().clone();
+            let unknown = tools.iter().copied().filter(|tool| !known.contains_key(tool));
+            let (here, missing): (Vec<_>, Vec<_>) =
+                unknown.map(|tool| (tool, find(tool))).partition(|(_, path)| path.is_some());
+            let recipes: Vec<Recipe> = missing.iter().map(|(tool, _)| tool.facts().recipe).collect();
+            let built = missing.into_iter().map(|(tool, _)| tool).zip(gobuild::build(&recipes)?);
+            let here = here.into_iter().filter_map(|(tool, path)| Some((tool, path?)));
+            found().extend(here.chain(built));
         }
-        let recipes: Vec<Recipe> = missing.iter().map(|tool| tool.facts().recipe).collect();
-        let built = gobuild::build(&recipes)?;
-        known.extend(missing.into_iter().zip(built));
+        let known = found();
         Ok(Self(known.iter().filter(|(tool, _)| tools.contains(tool)).map(|(k, v)| (*k, v.clone())).collect()))
     }
 

@@ -130,14 +130,12 @@ async fn newest_version_takes_a_design_up_and_down() {
 }
 
 #[tokio::test]
-#[ignore = "has not been run yet: it builds an API server of 1.27 first"]
 async fn oldest_version_takes_a_design_up_and_down() {
     goes_up_and_down(ControlPlane::builder().api_server(Tool::KubeApiserver127), "v1.27").await;
 }
 
 /// As before Kubernetes 1.26, and where somebody has switched it off.
 #[tokio::test]
-#[ignore = "has not been run yet: it builds an API server of 1.27 first"]
 async fn version_without_aggregated_discovery_takes_a_design_up_and_down() {
     let without = "--feature-gates=AggregatedDiscoveryEndpoint=false";
     goes_up_and_down(ControlPlane::builder().api_server(Tool::KubeApiserver127).flag(without), "v1.27").await;
