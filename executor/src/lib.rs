@@ -61,7 +61,7 @@ pub use crate::helm::become_helm;
 use crate::{
     adapter::Adapters,
     addresses::Reach,
-    cluster::{access::Access, discovery::Known},
+    cluster::{access::Access, discovery::Known, lease::LeftBehind},
     helm::Helm,
     incoming::Incoming,
     limit::Limits,
@@ -212,7 +212,11 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         adapter_allow,
         helm: Arc::new(Helm::new(helm)),
         runs: Runs::new(max_runs.into(), budget),
-        locking: (run_lock == RunLock::Lease).then(|| Locking { namespace, tasks: tasks.clone() }),
+        locking: (run_lock == RunLock::Lease).then(|| Locking {
+            namespace,
+            tasks: tasks.clone(),
+            left_behind: LeftBehind::default(),
+        }),
         max_in_flight: max_in_flight.map(usize::from),
         limits: Limits::default(),
         tasks: tasks.clone(),

@@ -19,7 +19,7 @@ use tracing::Instrument;
 use crate::cluster::{
     Cluster,
     fence::{self, Fence},
-    lease::{self, Claim, HELD_FOR, RENEWAL, RENEWAL_AGAIN, Taken},
+    lease::{self, Claim, HELD_FOR, LeftBehind, RENEWAL, RENEWAL_AGAIN, Taken},
 };
 
 /// How long taking or letting go of the Leases may take. A cluster that was proven workable a moment ago answers sooner.
@@ -43,6 +43,7 @@ pub(crate) struct Locking {
     pub(crate) namespace: String,
     /// Where Leases are let go of when nobody waits for that.
     pub(crate) tasks: TaskTracker,
+    pub(crate) left_behind: LeftBehind,
 }
 
 /// The Leases of one run.
@@ -80,14 +81,22 @@ enum Unproven {
 
 impl Locking {
     /// Locks all clusters for the run, or none. Credentials without rights to Leases lock nothing: the log and the run say so, and
-    /// the runs of this executor are still kept apart.
-    pub(crate) async fn lock(&self, design: &str, run_id: &str, clusters: &[Arc<Cluster>]) -> Result<Locks, Error> {
+    /// the runs of this executor are still kept apart. Nor does a removal need a Lease that a webhook keeps from being written which
+    /// does not answer: the design may be what brought it (case 286).
+    pub(crate) async fn lock(
+        &self,
+        design: &str,
+        run_id: &str,
+        removes: bool,
+        clusters: &[Arc<Cluster>],
+    ) -> Result<Locks, Error> {
         let name = format!("switchyard-{}", &hex::encode(Sha256::digest(design))[..16]);
         let claim = Claim {
             namespace: self.namespace.clone(),
             name,
             purpose: format!("one run of design {design} at a time"),
             holder: run_id.to_owned(),
+            left_behind: self.left_behind.clone(),
         };
         let clusters = clusters.to_vec();
         let taking = async move {
@@ -114,6 +123,11 @@ impl Locking {
                     Err(lease::Error::Forbidden) => {
                         let warning = without_rights(&cluster.name, &claim.namespace);
                         tracing::warn!(cluster = cluster.name, namespace = claim.namespace, "{warning}");
+                        warnings.push(warning);
+                    }
+                    Err(lease::Error::Barred(webhook)) if removes => {
+                        let warning = barred(&cluster.name, &webhook);
+                        tracing::warn!(cluster = cluster.name, webhook, "{warning}");
                         warnings.push(warning);
                     }
                     Err(error) => {
@@ -158,6 +172,10 @@ impl Locking {
                     self.namespace
                 ),
                 lease::Error::Failed(why) => format!("its Lease cannot be had: {why}"),
+                lease::Error::Barred(webhook) => format!(
+                    "its Lease cannot be written, because the API server cannot call webhook {webhook}; make its backend answer, \
+                     or remove what registers it (undeploying its design needs no Lease)"
+                ),
                 lease::Error::Forbidden | lease::Error::Gone => continue,
             };
             unusable.push((cluster, why));
@@ -201,6 +219,14 @@ impl Drop for Locks {
 async fn release(held: &[Held], within: Duration) {
     let by = Instant::now() + within.min(PATIENCE);
     join_all(held.iter().map(|held| held.release(by))).await;
+}
+
+/// Case 286.
+fn barred(cluster: &str, webhook: &str) -> String {
+    format!(
+        "on cluster {cluster} the run has no Lease, because the API server cannot call webhook {webhook}; runs of other executors are \
+         not kept off this design there"
+    )
 }
 
 /// Case 262.
@@ -277,6 +303,9 @@ impl Held {
             Err(lease::Error::Failed(why)) => Err(Unproven::NotNow(why)),
             Err(lease::Error::Forbidden) => Err(Unproven::NotNow("the credentials may not write it any more".into())),
             Err(lease::Error::NoNamespace) => Err(Unproven::NotNow("its namespace is gone".into())),
+            Err(lease::Error::Barred(webhook)) => {
+                Err(Unproven::NotNow(format!("the API server cannot call webhook {webhook}")))
+            }
         }
     }
 
@@ -296,6 +325,7 @@ impl Held {
             Ok(Err(error)) => format!("{error:?}"),
             Err(_) => "there was no time left".into(),
         };
+        claim.left_behind.add(&claim.holder);
         tracing::warn!(cluster = cluster.name, why, "the run's Lease could not be let go of; it ends by itself");
     }
 }

@@ -184,9 +184,10 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
     let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
+    let removes = plan.operation == v1::Operation::Undeploy;
     let locks = match &shared.locking {
         Some(locking) if !plan.dry_run => {
-            let locking = locking.lock(runs::key(&plan), &run_id, &clusters).instrument(span.clone());
+            let locking = locking.lock(runs::key(&plan), &run_id, removes, &clusters).instrument(span.clone());
             locking.await.map_err(|error| refuse::locks(&error))?
         }
         _ => Locks::none(shared.tasks.clone()),

@@ -2,11 +2,16 @@
 //! executor conducts them.
 //!
 //! Each holder applies the Lease under a field manager of its own, so the API server itself refuses the second: that is a
-//! conflict over `spec.holderIdentity`. A renewal names the Lease's uid, so that it makes none anew that has gone. Whether a holder is still there is judged by the API server's clock alone, from the
-//! time of the holder's last write and the `Date` of the answer; no clock of ours is compared with one of another machine.
+//! conflict over `spec.holderIdentity`. A renewal names the Lease's uid, so that it makes none anew that has gone. Whether a holder
+//! is still there is judged by the API server's clock alone, from the time of the holder's last write and the `Date` of the answer;
+//! no clock of ours is compared with one of another machine.
 //! The holder itself relies on less than that: see [`HELD_FOR`].
 
-use std::time::SystemTime;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::SystemTime,
+};
 
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
@@ -47,6 +52,8 @@ pub(crate) enum Error {
     Forbidden,
     /// The namespace it should lie in does not exist.
     NoNamespace,
+    /// The API server cannot call the webhook of this name, which it asks about Leases (case 286).
+    Barred(String),
     /// The cluster did not say.
     Failed(String),
 }
@@ -59,6 +66,28 @@ pub(crate) struct Claim {
     /// What the Lease is for, for people.
     pub(crate) purpose: String,
     pub(crate) holder: String,
+    pub(crate) left_behind: LeftBehind,
+}
+
+/// Holders that have come to their end here and could not let go of their Leases: those keep nobody off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeftBehind(Arc<Mutex<BTreeMap<String, Instant>>>);
+
+impl LeftBehind {
+    /// Remembers a holder for as long as its Leases may be there.
+    pub(crate) fn add(&self, holder: &str) {
+        self.lock().insert(holder.to_owned(), Instant::now() + TERM);
+    }
+
+    fn holds(&self, holder: &str) -> bool {
+        let mut known = self.lock();
+        known.retain(|_, until| Instant::now() < *until);
+        known.contains_key(holder)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.lock().expect("nothing panics while it holds the lock")
+    }
 }
 
 /// A Lease as its holder saw it last.
@@ -123,10 +152,10 @@ impl Claim {
                 None => None,
                 // What we wrote ourselves and had no answer to.
                 Some((lease, _)) if lease.spec.holder_identity == self.holder => return Ok(lease.into()),
-                Some((lease, Some(left))) => {
+                Some((lease, Some(left))) if !self.left_behind.holds(&lease.spec.holder_identity) => {
                     return Err(Error::Held { holder: lease.spec.holder_identity, free_in: left });
                 }
-                Some((lease, None)) => Some(lease.metadata.common.resource_version),
+                Some((lease, _)) => Some(lease.metadata.common.resource_version),
             };
         }
         Err(Error::Failed("its Lease changes hands too quickly".into()))
@@ -316,8 +345,16 @@ fn refusal(reply: &Reply) -> Error {
         }
         StatusCode::FORBIDDEN => Error::Forbidden,
         StatusCode::NOT_FOUND => Error::NoNamespace,
+        StatusCode::INTERNAL_SERVER_ERROR if let Some(webhook) = webhook(&reply.body) => Error::Barred(webhook),
         status => Error::Failed(format!("it answered {status}")),
     }
+}
+
+/// The webhook that could not be called.
+fn webhook(body: &[u8]) -> Option<String> {
+    let status: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let (_, rest) = status["message"].as_str()?.split_once("failed calling webhook \"")?;
+    rest.split_once('"').map(|(name, _)| name.to_owned())
 }
 
 /// What it means that the Lease which is in the way cannot be looked at: somebody has it.
@@ -358,6 +395,15 @@ mod tests {
         assert_eq!(left(&lease, at("2026-11-30T09:59:59Z")), Some(Duration::from_secs(30)));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_has_ended_here_keeps_nobody_off_for_as_long_as_its_lease_may_be_there() {
+        let left_behind = LeftBehind::default();
+        left_behind.clone().add("ended");
+        assert!(left_behind.holds("ended") && !left_behind.holds("other"));
+        tokio::time::advance(TERM).await;
+        assert!(!left_behind.holds("ended"));
+    }
+
     #[test]
     fn lease_whose_age_nobody_can_tell_is_held() {
         assert_eq!(left(&lease("soon"), at("2026-11-30T10:00:11Z")), Some(Duration::from_secs(30)));
@@ -383,6 +429,9 @@ mod tests {
         ] {
             assert!(matches!(refused(code, body), Error::Failed(_)), "{code} {body}");
         }
+        let away =
+            r#"{"message": "Internal error occurred: failed calling webhook \"a.b\": failed to call webhook: EOF"}"#;
+        assert_eq!(refused(500, away), Error::Barred("a.b".into()));
         assert!(matches!(unseen(Error::Forbidden), Error::Failed(_)));
     }
 }

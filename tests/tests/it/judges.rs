@@ -9,3 +9,4 @@ mod random;
 mod rights;
 mod user_agent;
 mod versions;
+mod webhook;

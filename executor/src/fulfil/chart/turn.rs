@@ -72,6 +72,7 @@ async fn lock(
         name: format!("switchyard-chart-{}", &hex::encode(Sha256::digest(chart))[..16]),
         purpose: format!("one at a time works on chart {chart}"),
         holder: Uuid::new_v4().to_string(),
+        left_behind: locking.left_behind.clone(),
     };
     let taken = loop {
         match claim.take(cluster, deadline.min(Instant::now() + PATIENCE)).await {
