@@ -9,7 +9,7 @@ use prost::Message;
 use switchyard_proto::digest::PlanDigest;
 use switchyard_proto::v1;
 
-use crate::document::{Limits, Node};
+use crate::document::{Doubt, Limits, Node};
 use crate::manifest;
 use crate::plan::{Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
 use crate::problem::{Problem, quoted, shortened};
@@ -58,7 +58,7 @@ pub struct Intake {
 
 enum Design {
     Text(String),
-    Tree(Node<'static>),
+    Tree(Node<'static>, Vec<Doubt>),
 }
 
 impl Intake {
@@ -89,7 +89,8 @@ impl Intake {
             }
             Some(v1::design::Source::Document(text)) => Some(Design::Text(text)),
             Some(v1::design::Source::Structured(structured)) => {
-                Some(Design::Tree(structured::tree(structured, &limits).map_err(Unfit::Design)?))
+                let (node, doubts) = structured::tree(structured, &limits).map_err(Unfit::Design)?;
+                Some(Design::Tree(node, doubts))
             }
         };
         match design {
@@ -112,9 +113,9 @@ impl Intake {
     pub fn request(&mut self) -> Request<'_> {
         let source = match &mut self.design {
             Design::Text(text) => Source::Text(text),
-            Design::Tree(node) => {
+            Design::Tree(node, doubts) => {
                 let empty = Node::new(node.at, crate::document::Value::Null);
-                Source::Tree(std::mem::replace(node, empty))
+                Source::Tree(std::mem::replace(node, empty), std::mem::take(doubts))
             }
         };
         Request {

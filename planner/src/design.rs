@@ -49,6 +49,8 @@ pub struct Components<'t> {
     /// What ids are derived from: the design's id, else its name.
     design: Cow<'t, str>,
     references: reference::References,
+    /// The text it was read from, if it was.
+    source: Option<Text<'t>>,
 }
 
 enum Listed<'t> {
@@ -84,6 +86,28 @@ pub struct Component<'t> {
     pub configuration: Map<'t>,
     /// The rest of the entry, for adapters. Legacy: the traits that are no drawing.
     pub rest: Map<'t>,
+    /// Keys of the configuration that were put together.
+    pub renamed: Renamed,
+}
+
+/// Keys that were broken up with spaces and have been put together: some of them, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Renamed {
+    /// Where the first few stand now, and how they were written.
+    pub first: Vec<(Path, String)>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Renamed {
+    const FEW: usize = 3;
+
+    fn add(&mut self, key: impl FnOnce() -> (Path, String)) {
+        self.count += 1;
+        if self.first.len() < Self::FEW {
+            self.first.push(key());
+        }
+    }
 }
 
 /// Where the fields of a component stand; none for those that are not there.
@@ -151,13 +175,13 @@ pub enum Field {
 impl<'t> Components<'t> {
     /// The next component; what is wrong with it is reported. What is no component at all is reported and passed over.
     pub fn next(&mut self, problems: &mut Problems) -> Option<Component<'t>> {
-        let Self { listed, design, references } = self;
+        let Self { listed, design, references, source } = self;
         match listed {
             Listed::Current(nodes) => {
-                nodes.find_map(|(index, node)| current::component(node, index, design, references, problems))
+                nodes.find_map(|(index, node)| current::component(node, index, design, *source, references, problems))
             }
             Listed::Legacy(services) => {
-                services.find_map(|service| legacy::component(service, design, references, problems))
+                services.find_map(|service| legacy::component(service, design, *source, references, problems))
             }
         }
     }
@@ -296,10 +320,11 @@ pub fn read<'t>(
         false => reference::References::collect(&root, !current, limits, budget),
     };
     let Value::Map(map) = root.value else { return None };
+    let source = text.copied();
     Some(if current {
-        current::read(map, references, problems)
+        current::read(map, source, references, problems)
     } else {
-        legacy::read(map, root.at, references, problems)
+        legacy::read(map, root.at, source, references, problems)
     })
 }
 

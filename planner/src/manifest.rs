@@ -4,12 +4,14 @@
 //! owns is taken away, and the marks are added.
 
 mod clean;
+mod kinds;
 mod marks;
 mod name;
 
 pub use clean::{Cleaned, clean};
+pub use kinds::{is_cluster_scoped, is_list};
 pub use marks::Marks;
-pub use name::{Chosen, choose, is_label};
+pub use name::{Chosen, Rule, choose, is_label};
 
 use std::borrow::Cow;
 
@@ -34,32 +36,6 @@ pub struct Identity<'a> {
 /// The API group of an apiVersion; empty for the core group.
 pub fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
-}
-
-/// Whether a kind is one of Kubernetes' own without a namespace. The planner sees no cluster, so it knows no others; the
-/// executor asks each cluster.
-pub fn is_cluster_scoped(group: &str, kind: &str) -> bool {
-    match group {
-        "" => matches!(kind, "Namespace" | "Node" | "PersistentVolume"),
-        "admissionregistration.k8s.io" => matches!(
-            kind,
-            "MutatingWebhookConfiguration"
-                | "ValidatingAdmissionPolicy"
-                | "ValidatingAdmissionPolicyBinding"
-                | "ValidatingWebhookConfiguration"
-        ),
-        "apiextensions.k8s.io" => matches!(kind, "CustomResourceDefinition"),
-        "apiregistration.k8s.io" => matches!(kind, "APIService"),
-        "certificates.k8s.io" => matches!(kind, "CertificateSigningRequest"),
-        "flowcontrol.apiserver.k8s.io" => matches!(kind, "FlowSchema" | "PriorityLevelConfiguration"),
-        "gateway.networking.k8s.io" => matches!(kind, "GatewayClass"),
-        "networking.k8s.io" => matches!(kind, "IPAddress" | "IngressClass" | "ServiceCIDR"),
-        "node.k8s.io" => matches!(kind, "RuntimeClass"),
-        "rbac.authorization.k8s.io" => matches!(kind, "ClusterRole" | "ClusterRoleBinding"),
-        "scheduling.k8s.io" => matches!(kind, "PriorityClass"),
-        "storage.k8s.io" => matches!(kind, "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment"),
-        _ => false,
-    }
 }
 
 /// The namespace that a component's configuration gives, when it gives one.
@@ -150,12 +126,6 @@ pub fn declaration<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_kind_belongs_to_its_group() {
-        assert!(is_cluster_scoped("", "Namespace"));
-        assert!(!is_cluster_scoped("apps", "Namespace"));
-    }
 
     #[test]
     fn a_group_is_what_stands_before_the_version() {

@@ -12,7 +12,7 @@ use std::fmt;
 use self::warnings::Warnings;
 use crate::budget::{Budget, Spent};
 use crate::design::{self, Design};
-use crate::document::{self, At, Limits, Node, Text, Value};
+use crate::document::{self, At, Doubt, Limits, Node, Text, Value};
 use crate::manifest::Marks;
 use crate::problem::{self, Kind, Problem, Problems};
 use crate::registry::{Chart, Layers};
@@ -33,7 +33,7 @@ pub enum Source<'t> {
     /// JSON or YAML text. Problems come with line and column.
     Text(&'t str),
     /// A tree that was never text.
-    Tree(Node<'t>),
+    Tree(Node<'t>, Vec<Doubt>),
 }
 
 /// What is to be planned.
@@ -126,6 +126,8 @@ pub enum Code {
     ChartNamespaces,
     /// The registry names no URL for a model's chart.
     ChartMissing,
+    /// A component is a copy of another in everything, and the two are one step.
+    IdenticalCopy,
     /// There are more warnings than are told.
     MoreWarnings,
 }
@@ -144,6 +146,7 @@ impl Code {
             Self::OrderNotKept => "ORDER_NOT_KEPT",
             Self::ChartNamespaces => "CHART_NAMESPACES",
             Self::ChartMissing => "CHART_MISSING",
+            Self::IdenticalCopy => "IDENTICAL_COPY",
             Self::MoreWarnings => "MORE_WARNINGS",
         }
     }
@@ -227,7 +230,7 @@ pub struct BadAddress {
 pub fn plan(request: Request<'_>, registries: Layers<'_>) -> Result<Plan, Refusal> {
     let bytes = match &request.source {
         Source::Text(text) => text.len(),
-        Source::Tree(_) => request.limits.bytes,
+        Source::Tree(..) => request.limits.bytes,
     };
     plan_within(request, registries, &Budget::of_document(bytes))
 }
@@ -241,20 +244,36 @@ pub fn plan_within(request: Request<'_>, registries: Layers<'_>, budget: &Budget
     let Request { source, operation, dry_run, clusters, charts, default_namespace, limits } = request;
     let wishes = Wishes { operation, dry_run, clusters, charts, default_namespace, limits };
     match source {
-        Source::Tree(node) => planned(Some(node), Vec::new(), None, wishes, registries, budget),
+        Source::Tree(node, doubts) => {
+            let read = Read { node: Some(node), problems: Vec::new(), doubts, text: None };
+            planned(read, wishes, registries, budget)
+        }
         Source::Text(source) => {
             let text = Text::new(source);
-            let (node, problems) = document::read_within(text, &limits, budget);
-            let Some(inner) = node.as_ref().and_then(wrapped) else {
-                return planned(node, problems, Some(text), wishes, registries, budget);
+            let read = Read::of(text, &limits, budget);
+            let Some(inner) = read.node.as_ref().and_then(wrapped) else {
+                return planned(read, wishes, registries, budget);
             };
             budget.spend(3 * inner.len())?;
-            drop((node, problems));
+            drop(read);
             // Lines and columns are those of the design's own text, which is what its author sees.
-            let text = Text::new(&inner);
-            let (node, problems) = document::read_within(text, &limits, budget);
-            planned(node, problems, Some(text), wishes, registries, budget)
+            planned(Read::of(Text::new(&inner), &limits, budget), wishes, registries, budget)
         }
+    }
+}
+
+/// A document as it was read.
+struct Read<'t> {
+    node: Option<Node<'t>>,
+    problems: Vec<Problem>,
+    doubts: Vec<Doubt>,
+    text: Option<Text<'t>>,
+}
+
+impl<'t> Read<'t> {
+    fn of(text: Text<'t>, limits: &Limits, budget: &Budget) -> Self {
+        let (node, problems, doubt) = document::read_within(text, limits, budget);
+        Self { node, problems, doubts: doubt.into_iter().collect(), text: Some(text) }
     }
 }
 
@@ -282,14 +301,8 @@ fn wrapped(node: &Node<'_>) -> Option<String> {
     keys.iter().find_map(|keys| node.get(keys)?.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn planned(
-    node: Option<Node<'_>>,
-    problems: Vec<Problem>,
-    text: Option<Text<'_>>,
-    wishes: Wishes,
-    registries: Layers<'_>,
-    budget: &Budget,
-) -> Result<Plan, Refusal> {
+fn planned(read: Read<'_>, wishes: Wishes, registries: Layers<'_>, budget: &Budget) -> Result<Plan, Refusal> {
+    let Read { node, problems, doubts, text } = read;
     budget.check()?;
     let mut problems = Problems::from(problems);
     let design = node.and_then(|node| design::read(node, text.as_ref(), &wishes.limits, budget, &mut problems));
@@ -302,6 +315,9 @@ fn planned(
     let Some(design) = design else { return refused(problems, Vec::new()) };
 
     let mut warnings = Warnings::default();
+    for Doubt { at, field, message } in doubts {
+        warnings.add(|| Warning { at, component: String::new(), field, code: Code::ValueSuspicious, message });
+    }
     let Design { id, name, version, components, ignored } = design;
     for (field, text) in [("name", &name), ("version", &version)] {
         if text.len() > MOST_TEXT {

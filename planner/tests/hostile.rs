@@ -62,9 +62,9 @@ fn cases() -> Vec<Case> {
             (0..3000).map(|level| format!("{}a:\n", " ".repeat(level))).collect()
         }),
         case("20,000 dashes", "levels deep", || "- ".repeat(20_000)),
-        case("a 10 MiB key of JSON", "limit for a key is 1024", move || format!("{{\"{}\": 1}}", long())),
+        case("a 10 MiB key of JSON", "limit for a key is 1022", move || format!("{{\"{}\": 1}}", long())),
         case("a 10 MiB key of YAML", "", move || format!("\"{}\": 1\n", long())),
-        case("a 10 MiB key of YAML, explicit", "limit for a key is 1024", move || format!("? {}\n: 1\n", long())),
+        case("a 10 MiB key of YAML, explicit", "limit for a key is 1022", move || format!("? {}\n: 1\n", long())),
         case("a map of 1,000,000 keys", "200000 keys", || {
             format!("{{{}}}", (0..1_000_000).map(|key| format!("\"k{key}\":1")).collect::<Vec<_>>().join(","))
         }),
@@ -99,8 +99,13 @@ fn unknown_names(count: usize) -> String {
 }
 
 fn twins(count: usize) -> String {
-    let component = "{\"displayName\":\"a\",\"component\":{\"kind\":\"Pod\",\"version\":\"v1\"},\"model\":{\"name\":\"kubernetes\"}}";
-    format!("{{\"name\":\"x\",\"components\":[{}]}}", vec![component; count].join(","))
+    let component = |number: usize| {
+        format!(
+            "{{\"displayName\":\"a\",\"component\":{{\"kind\":\"Pod\",\"version\":\"v1\"}},\"model\":{{\"name\":\"kubernetes\"}},\
+             \"configuration\":{{\"n\":{number}}}}}"
+        )
+    };
+    format!("{{\"name\":\"x\",\"components\":[{}]}}", (0..count).map(component).collect::<Vec<_>>().join(","))
 }
 
 fn knot(count: usize) -> String {

@@ -612,3 +612,111 @@ fn name_and_version_of_a_design_have_a_limit() {
     let text = design([component("a")]).replace("\"0.0.3\"", &format!("\"{}\"", "v".repeat(1_025)));
     assert_eq!(told(&text), ["LIMIT_EXCEEDED version"]);
 }
+
+#[test]
+fn copies_become_one_step_and_differences_are_refused() {
+    let pod = |id: &str, data: &str| {
+        let mut pod = configured(component("web"), json!({"data": {"a": data}}));
+        pod["id"] = json!(id);
+        pod
+    };
+    let mut copied = plan(&design([pod("a", "1"), pod("b", "1"), dependent("x", &["web"])]));
+    assert_eq!(edges(&copied), ["web", "x < web"]);
+    assert_eq!(copied.steps.remove(0).id, "a");
+    assert_eq!(warned(&copied), ["IDENTICAL_COPY components[1].displayName"]);
+    // The copy has taken its id along.
+    assert_eq!(plan(&design([pod("a", "1"), pod("a", "1")])).steps.len(), 1);
+    assert_eq!(
+        told(&design([pod("a", "1"), pod("a", "2")])),
+        ["DUPLICATE_ID components[1].id", "DUPLICATE_OBJECT components[1].displayName"]
+    );
+}
+
+#[test]
+fn a_kind_that_the_design_defines_without_namespaces_has_none() {
+    let definition = |scope: &str| {
+        let spec = json!({"group": "ex.io", "scope": scope, "names": {"kind": "Widget", "plural": "widgets"}});
+        let definition = configured(component("widgets.ex.io"), json!({"spec": spec}));
+        kind(definition, "apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    };
+    let widget = |id: &str, namespace: &str| {
+        let metadata = json!({"metadata": {"namespace": namespace}, "spec": namespace});
+        let mut widget = kind(configured(component("w"), metadata), "ex.io/v1", "Widget");
+        widget["id"] = json!(id);
+        widget
+    };
+    let text = |scope| design([widget("a", "x"), widget("b", "y"), definition(scope)]);
+    assert_eq!(told(&text("Cluster")), ["DUPLICATE_OBJECT components[1].displayName"]);
+    assert_eq!(plan(&text("Namespaced")).steps.len(), 3);
+}
+
+#[test]
+fn a_kind_that_is_called_a_list_is_no_list() {
+    let list = kind(configured(component("allowed"), json!({"items": ["a"]})), "ex.io/v1", "AllowList");
+    assert_eq!(plan(&design([list])).steps.len(), 1);
+}
+
+#[test]
+fn versions_that_no_kind_has_are_pointed_out() {
+    let plan = plan(&design([kind(component("a"), "core.oam.dev/v1alpha1", "Deployment")]));
+    assert_eq!(warned(&plan), ["VALUE_SUSPICIOUS components[0].component.version"]);
+}
+
+#[test]
+fn text_is_what_is_written() {
+    let document = |name: &str| {
+        format!(
+            "name: x\ncomponents:\n- displayName: {name}\n  component: {{kind: ConfigMap, version: v1}}\n  \
+             model: {{name: kubernetes}}\n"
+        )
+    };
+    for name in ["0777", "1_000", "True", "0x1F", "1.10", "~x", "1e3"] {
+        assert_eq!(plan(&document(name)).steps[0].name, name);
+    }
+    // An alias is not where the text is written.
+    let aliased = document("*n").replace("name: x", "name: &n 0777");
+    assert_eq!(plan(&aliased).steps[0].name, "511");
+    let legacy = "name: x\nservices:\n  a:\n    type: Service\n    apiVersion: v1\n    model: kubernetes\n    \
+                  annotations: {scrape: true, port: 0777, x: 1.10}\n";
+    let annotations = &manifest(&plan(legacy))["metadata"]["annotations"];
+    assert_eq!(
+        (&annotations["scrape"], &annotations["port"], &annotations["x"]),
+        (&json!("true"), &json!("0777"), &json!("1.10"))
+    );
+}
+
+#[test]
+fn keys_that_lose_their_spaces_are_named() {
+    let configuration = json!({"spec": {"my key": 1, "a b": 2, "c d": 3, "e f": 4}});
+    let plan = plan(&design([kind(configured(component("a"), configuration), "ex.io/v1", "Widget")]));
+    assert_eq!(warned(&plan), ["VALUE_SUSPICIOUS components[0].configuration.spec.mykey"]);
+    assert!(plan.warnings[0].message.contains("\"my key\"") && plan.warnings[0].message.contains("and 1 more"));
+}
+
+#[test]
+fn json_with_a_mistake_that_is_yaml_is_doubted_with_the_place() {
+    let text = design([configured(component("a"), json!({"spec": {"replicas": 3, "paused": true}}))]);
+    let plan = plan(&text.replace("3,", "3 "));
+    assert_eq!(warned(&plan), ["VALUE_SUSPICIOUS components[0].configuration.spec"]);
+    assert!(plan.warnings[0].message.contains("line 1, column"), "{}", plan.warnings[0].message);
+}
+
+#[test]
+fn a_flag_says_what_is_true_of_it() {
+    let flagged = |flag: &str| {
+        let text = format!(
+            "name: x\nservices:\n  a: {{type: Pod, apiVersion: v1, model: kubernetes, isAnnotation: {flag}}}\n"
+        );
+        problems(&text)[0].message.clone()
+    };
+    assert!(flagged("yes").contains("yes, no, on and off are text"));
+    assert!(flagged("'true'").contains("without quotes"));
+    assert!(!flagged("maybe").contains("quotes"));
+}
+
+#[test]
+fn an_anchor_may_stand_on_a_key() {
+    let text = "&k name: x\ncomponents:\n- displayName: *k\n  component: {kind: ConfigMap, version: v1}\n  \
+                model: {name: kubernetes}\n";
+    assert_eq!(plan(text).steps[0].name, "name");
+}

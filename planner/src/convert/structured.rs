@@ -4,17 +4,25 @@
 use prost_types::value::Kind as Proto;
 use prost_types::{ListValue, Struct, Value as ProtoValue};
 
-use crate::document::{At, Entry, Limits, Map, Node, Path, Value};
+use crate::document::{At, Doubt, Entry, Limits, Map, Node, Path, Value};
 use crate::problem::{Kind, Problem};
 
-pub(super) fn tree(structured: Struct, limits: &Limits) -> Result<Node<'static>, Box<Problem>> {
-    let mut reader = Reader { limits, next: 0 };
-    reader.map(structured, 1, &Path::root)
+/// The tree, and doubts about numbers that a double may not hold as they were meant.
+pub(super) fn tree(structured: Struct, limits: &Limits) -> Result<(Node<'static>, Vec<Doubt>), Box<Problem>> {
+    let mut reader = Reader { limits, next: 0, doubts: Vec::new() };
+    let node = reader.map(structured, 1, &Path::root)?;
+    Ok((node, reader.doubts))
 }
+
+/// Doubles hold whole numbers exactly below this one.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+/// More doubts than this are not told.
+const MOST_DOUBTS: usize = 100;
 
 struct Reader<'l> {
     limits: &'l Limits,
     next: usize,
+    doubts: Vec<Doubt>,
 }
 
 impl Reader<'_> {
@@ -31,7 +39,16 @@ impl Reader<'_> {
             Some(Proto::BoolValue(value)) => Value::Bool(value),
             Some(Proto::StringValue(text)) => Value::String(text.into()),
             Some(Proto::NumberValue(number)) => match number_text(number) {
-                Some(text) => Value::Number(text.into()),
+                Some(text) => {
+                    if number.abs() >= EXACT && self.doubts.len() < MOST_DOUBTS {
+                        let message = format!(
+                            "structured data holds whole numbers exactly only below {EXACT}; {text} may not be what was \
+                             meant. Send the design as text, in `design.document`"
+                        );
+                        self.doubts.push(Doubt { at, field: path().into(), message });
+                    }
+                    Value::Number(text.into())
+                }
                 None => {
                     let message = "infinity and not-a-number cannot be sent to Kubernetes";
                     return Err(Box::new(Problem::new(Kind::WrongType, path(), at, message)));
@@ -84,7 +101,6 @@ impl Reader<'_> {
 
 /// A double as JSON writes it: whole numbers without a point as long as they are exact.
 fn number_text(number: f64) -> Option<String> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
     if !number.is_finite() {
         return None;
     }
@@ -116,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_a_double_cannot_hold_are_doubted_by_name() {
+        let number = |number| ProtoValue { kind: Some(Proto::NumberValue(number)) };
+        let fields =
+            [("a".to_owned(), number(9_007_199_254_740_993.0)), ("b".to_owned(), number(-9_007_199_254_740_991.0))];
+        let (_, doubts) = tree(Struct { fields: fields.into() }, &Limits::default()).expect("a tree");
+        let fields: Vec<_> = doubts.iter().map(|doubt| doubt.field.as_str()).collect();
+        assert_eq!(fields, ["a"]);
+    }
+
+    #[test]
     fn deep_structs_are_refused() {
         let mut value = ProtoValue { kind: None };
         for _ in 0..300 {
@@ -132,7 +158,8 @@ mod tests {
             ListValue { values: vec![ProtoValue { kind: Some(Proto::BoolValue(true)) }, ProtoValue { kind: None }] };
         let structured =
             Struct { fields: [("a".to_owned(), ProtoValue { kind: Some(Proto::ListValue(list)) })].into() };
-        let node = tree(structured, &Limits::default()).expect("a tree");
+        let (node, doubts) = tree(structured, &Limits::default()).expect("a tree");
+        assert_eq!(doubts, []);
         assert_eq!(to_json(&node), r#"{"a":[true,null]}"#);
     }
 }

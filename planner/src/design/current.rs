@@ -4,16 +4,23 @@ use std::borrow::Cow;
 
 use super::fields::{Reader, first};
 use super::reference::References;
-use super::{Component, Components, Design, Field, Ignored, Listed, MOST_ID, Places, Position, derived_id, is_no_id};
-use crate::document::{At, Map, Node, Path, Value};
+use super::{
+    Component, Components, Design, Field, Ignored, Listed, MOST_ID, Places, Position, Renamed, derived_id, is_no_id,
+};
+use crate::document::{At, Map, Node, Path, Text, Value};
 use crate::problem::{Kind, Problem, Problems};
 
-pub(super) fn read<'t>(mut map: Map<'t>, references: References, problems: &mut Problems) -> Design<'t> {
+pub(super) fn read<'t>(
+    mut map: Map<'t>,
+    source: Option<Text<'t>>,
+    references: References,
+    problems: &mut Problems,
+) -> Design<'t> {
     let components = map.remove("components");
     let mut top = |key: &'static str| {
         let mut text = Cow::Borrowed("");
         if let Some(node) = map.get(key) {
-            match super::fields::scalar(node) {
+            match super::fields::scalar(node, source) {
                 Some(found) => text = found,
                 None => {
                     let message = format!("`{key}` is {}; it must be text", node.value.type_name());
@@ -38,7 +45,7 @@ pub(super) fn read<'t>(mut map: Map<'t>, references: References, problems: &mut 
         }
     };
     let design = if id.is_empty() { name.clone() } else { id.clone() };
-    let components = Components { listed: Listed::Current(list.into_iter().enumerate()), design, references };
+    let components = Components { listed: Listed::Current(list.into_iter().enumerate()), design, references, source };
     Design { id, name, version, components, ignored }
 }
 
@@ -46,6 +53,7 @@ pub(super) fn component<'t>(
     node: Node<'t>,
     index: usize,
     design: &str,
+    source: Option<Text<'t>>,
     references: &References,
     problems: &mut Problems,
 ) -> Option<Component<'t>> {
@@ -57,7 +65,7 @@ pub(super) fn component<'t>(
         problems.push(Problem::new(Kind::WrongType, path, at, message));
         return None;
     };
-    let plain = |key| map.get(key).and_then(super::fields::scalar).unwrap_or_default();
+    let plain = |key| map.get(key).and_then(|node| super::fields::scalar(node, source)).unwrap_or_default();
     let given = plain("id");
     let id = match given.clone() {
         id if is_no_id(&id) || id.len() > MOST_ID => Cow::Owned(derived_id(design, &position.path().to_string())),
@@ -66,9 +74,9 @@ pub(super) fn component<'t>(
     let mut reader = Reader { references, id: id.clone(), name: plain("displayName"), problems };
 
     // Only the types are of interest; the values were needed above, to name the component.
-    reader.text(map.get("id"), || position.field(Field::Id));
+    reader.text(map.get("id"), source, || position.field(Field::Id));
     reader.id_length(&given, map.get("id"), || position.field(Field::Id));
-    let name = reader.text(map.get("displayName"), || position.field(Field::Name));
+    let name = reader.text(map.get("displayName"), source, || position.field(Field::Name));
     let metadata = nested(&mut reader, &map, "metadata", &position);
     let annotation = reader.flag(metadata.and_then(|m| m.get("isAnnotation")), || position.field(Field::Annotation));
     let depends_on = reader.depends_on(metadata.and_then(|m| m.get("dependsOn")), || position.field(Field::DependsOn));
@@ -96,27 +104,28 @@ pub(super) fn component<'t>(
         model: place(model_name),
     };
     let (kind, api_version, model, model_version) = if annotation {
-        let text = |node: Option<&Node<'t>>| node.and_then(super::fields::scalar).unwrap_or_default();
+        let text =
+            |node: Option<&Node<'t>>| node.and_then(|node| super::fields::scalar(node, source)).unwrap_or_default();
         (text(kind), text(version), text(model_name), Cow::Borrowed(""))
     } else {
         (
-            reader.text(kind, || position.field(Field::Kind)),
-            reader.text(version, || position.field(Field::ApiVersion)),
-            reader.text(model_name, || position.field(Field::Model).key("name")),
-            reader.text(model_version.as_ref(), || position.field(Field::Model).keys(&["model", "version"])),
+            reader.text(kind, source, || position.field(Field::Kind)),
+            reader.text(version, source, || position.field(Field::ApiVersion)),
+            reader.text(model_name, source, || position.field(Field::Model).key("name")),
+            reader.text(model_version.as_ref(), source, || position.field(Field::Model).keys(&["model", "version"])),
         )
     };
     let configuration = map.remove("configuration");
-    let (configuration, rest) = if annotation {
-        (Map::default(), Map::default())
+    let (configuration, rest, renamed) = if annotation {
+        (Map::default(), Map::default(), Renamed::default())
     } else {
         let mut configuration = reader.map(configuration, || position.field(Field::Configuration));
         resolve(&mut reader, &mut configuration, || position.field(Field::Configuration));
-        reader.tidy(&mut configuration, &kind, || position.field(Field::Configuration));
+        let renamed = reader.tidy(&mut configuration, &kind, || position.field(Field::Configuration));
         for model in ["model", "modelReference"] {
             forget_registrant(&mut map, model);
         }
-        (configuration, map)
+        (configuration, map, renamed)
     };
     Some(Component {
         position,
@@ -132,6 +141,7 @@ pub(super) fn component<'t>(
         depends_on,
         configuration,
         rest,
+        renamed,
     })
 }
 

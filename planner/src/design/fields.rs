@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::keys::{self, Clash};
+use super::keys::{self, Clash, Finding};
 use super::reference::References;
-use super::{Dependency, MOST_ID};
-use crate::document::{At, Map, Node, Path, Value};
+use super::{Dependency, MOST_ID, Renamed};
+use crate::document::{At, Map, Node, Path, Text, Value};
 use crate::problem::{Kind, Problem, Problems, Subject};
 
 /// Where fields are read from: the component, for its problems, and the document's references.
@@ -24,9 +24,14 @@ impl Reader<'_> {
     }
 
     /// Text, with references resolved. A number or boolean counts as its text, as it does to Meshery's YAML reader.
-    pub(super) fn text<'t>(&mut self, node: Option<&Node<'t>>, path: impl FnOnce() -> Path) -> Cow<'t, str> {
+    pub(super) fn text<'t>(
+        &mut self,
+        node: Option<&Node<'t>>,
+        source: Option<Text<'t>>,
+        path: impl FnOnce() -> Path,
+    ) -> Cow<'t, str> {
         let Some(node) = node else { return Cow::Borrowed("") };
-        match scalar(node) {
+        match scalar(node, source) {
             Some(text) => self.resolved(text, node.at, path),
             None => {
                 self.wrong_type(node, path(), "text");
@@ -62,7 +67,14 @@ impl Reader<'_> {
             None | Some((Value::Null, _)) => false,
             Some((Value::Bool(value), _)) => *value,
             Some((_, node)) => {
-                self.wrong_type(node, path(), "true or false, without quotes");
+                let wanted = match node.as_str() {
+                    Some("true" | "false") => "true or false, without quotes",
+                    Some("yes" | "no" | "on" | "off" | "Yes" | "No" | "On" | "Off" | "YES" | "NO" | "ON" | "OFF") => {
+                        "true or false; yes, no, on and off are text here"
+                    }
+                    _ => "true or false",
+                };
+                self.wrong_type(node, path(), wanted);
                 false
             }
         }
@@ -81,10 +93,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts keys together that were broken up with spaces, and reports where that makes two keys one.
-    pub(super) fn tidy(&mut self, configuration: &mut Map<'_>, kind: &str, path: impl Fn() -> Path) {
+    /// Puts keys together that were broken up with spaces, and reports where that makes two keys one. Answers which were put
+    /// together.
+    pub(super) fn tidy(&mut self, configuration: &mut Map<'_>, kind: &str, path: impl Fn() -> Path) -> Renamed {
         let Self { id, name, problems, .. } = self;
-        keys::tidy(configuration, kind, &mut |Clash { below, key, at, earlier }| {
+        let mut renamed = Renamed::default();
+        keys::tidy(configuration, kind, &mut |finding| {
+            let Clash { below, key, at, earlier } = match finding {
+                Finding::Clash(clash) => clash,
+                Finding::Renamed { below, key } => {
+                    return renamed.add(|| (path().join(&below().to_string()), key.into()));
+                }
+            };
             problems.add(|| {
                 let message = format!(
                     "the key {} is here twice once the spaces are taken out of keys; keep one of the two",
@@ -94,6 +114,7 @@ impl Reader<'_> {
                 problem.of(Subject::new(id, name)).repeats(earlier)
             });
         });
+        renamed
     }
 
     /// Reports that a value has a type it cannot have. The value itself is not told.
@@ -146,12 +167,15 @@ impl Reader<'_> {
     }
 }
 
-/// A scalar as text; `null` is empty.
-pub(super) fn scalar<'t>(node: &Node<'t>) -> Option<Cow<'t, str>> {
+/// A scalar as text; `null` is empty. Where text is wanted, `0777` and `True` are what is written, not what they mean as a
+/// number or boolean.
+pub(super) fn scalar<'t>(node: &Node<'t>, source: Option<Text<'t>>) -> Option<Cow<'t, str>> {
+    let written = || source.and_then(|source| source.written(node)).map(Cow::Borrowed);
     match &node.value {
         Value::Null => Some(Cow::Borrowed("")),
-        Value::Bool(value) => Some(Cow::Borrowed(if *value { "true" } else { "false" })),
-        Value::Number(text) | Value::String(text) => Some(text.clone()),
+        Value::Bool(value) => Some(written().unwrap_or(Cow::Borrowed(if *value { "true" } else { "false" }))),
+        Value::Number(text) => Some(written().unwrap_or_else(|| text.clone())),
+        Value::String(text) => Some(text.clone()),
         Value::List(_) | Value::Map(_) => None,
     }
 }

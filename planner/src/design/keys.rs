@@ -51,33 +51,46 @@ impl Trail<'_> {
     }
 }
 
-/// Who is told of clashes.
-type Told<'a> = &'a mut dyn FnMut(Clash<'_>);
-
-/// Removes spaces from the keys of a configuration. Tells where that makes two keys one; the first is kept.
-pub(super) fn tidy(configuration: &mut Map<'_>, kind: &str, clashes: Told<'_>) {
-    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), None, clashes);
+/// What happened to a key.
+pub(super) enum Finding<'a> {
+    /// It was put together.
+    Renamed {
+        /// Where it stands now, from the configuration down.
+        below: &'a dyn Fn() -> Path,
+        /// The key with its spaces.
+        key: &'a str,
+    },
+    /// It was left out.
+    Clash(Clash<'a>),
 }
 
-fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, clashes: Told<'_>) {
+/// Who is told of findings.
+type Told<'a> = &'a mut dyn FnMut(Finding<'_>);
+
+/// Removes spaces from the keys of a configuration. Tells which, and where that makes two keys one; the first is kept.
+pub(super) fn tidy(configuration: &mut Map<'_>, kind: &str, told: Told<'_>) {
+    tidy_map(configuration, matches!(kind, "ConfigMap" | "Secret"), None, told);
+}
+
+fn tidy_map<'t>(map: &mut Map<'t>, holds_data: bool, trail: Option<&Trail<'_>>, told: Told<'_>) {
     if map.iter().any(|entry| entry.key.contains(' ')) {
-        join_keys(map, trail, clashes);
+        join_keys(map, trail, told);
     }
     for Entry { key, node } in &mut map.0 {
         let nested = matches!(node.value, Value::Map(_) | Value::List(_));
         if nested && !users_own(trail.and_then(Trail::key), key, holds_data) {
-            tidy_node(node, &Trail { parent: trail, key: Step::Key(key) }, clashes);
+            tidy_node(node, &Trail { parent: trail, key: Step::Key(key) }, told);
         }
     }
 }
 
-fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: Told<'_>) {
+fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, told: Told<'_>) {
     match &mut node.value {
-        Value::Map(map) => tidy_map(map, false, Some(trail), clashes),
+        Value::Map(map) => tidy_map(map, false, Some(trail), told),
         Value::List(list) => {
             for (index, item) in list.iter_mut().enumerate() {
                 if matches!(item.value, Value::Map(_) | Value::List(_)) {
-                    tidy_node(item, &Trail { parent: Some(trail), key: Step::Index(index) }, clashes);
+                    tidy_node(item, &Trail { parent: Some(trail), key: Step::Index(index) }, told);
                 }
             }
         }
@@ -85,17 +98,21 @@ fn tidy_node(node: &mut Node<'_>, trail: &Trail<'_>, clashes: Told<'_>) {
     }
 }
 
-fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, clashes: Told<'_>) {
+fn join_keys(map: &mut Map<'_>, trail: Option<&Trail<'_>>, told: Told<'_>) {
     let entries = std::mem::take(&mut map.0);
     let mut seen = std::collections::HashMap::with_capacity(entries.len());
     for mut entry in entries {
         if entry.key.contains(' ') {
-            entry.key = joined(&entry.key);
+            let key = joined(&entry.key);
+            let below = || trail.map(Trail::path).unwrap_or_default().key(&key);
+            told(Finding::Renamed { below: &below, key: &entry.key });
+            entry.key = key;
         }
         match seen.get(entry.key.as_ref()) {
             Some(&earlier) => {
                 let below = || trail.map(Trail::path).unwrap_or_default().key(&entry.key);
-                clashes(Clash { below: &below, key: &entry.key, at: entry.node.at, earlier });
+                let clash = Clash { below: &below, key: &entry.key, at: entry.node.at, earlier };
+                told(Finding::Clash(clash));
             }
             None => {
                 seen.insert(entry.key.clone(), entry.node.at);
@@ -132,7 +149,11 @@ mod tests {
         let (node, _) = read(Text::new(json), &Limits::default());
         let Some(Node { value: Value::Map(mut map), .. }) = node else { panic!("a map") };
         let mut clashes = Vec::new();
-        tidy(&mut map, kind, &mut |clash| clashes.push((clash.below)().to_string()));
+        tidy(&mut map, kind, &mut |finding| {
+            if let Finding::Clash(clash) = finding {
+                clashes.push((clash.below)().to_string());
+            }
+        });
         (map_to_json(&map), clashes)
     }
 

@@ -6,6 +6,7 @@ use super::limits::Limits;
 use super::path::Path;
 use super::text::At;
 use super::tree::{Entry, Map, Node, Value};
+use super::write;
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem, quoted};
 
@@ -55,6 +56,12 @@ const BLOCK: usize = 1_024;
 /// What a value takes: itself and its key, and as much again while it lies on a stack that has just grown.
 const VALUE: usize = 3 * size_of::<Entry<'static>>() / 2;
 
+/// Whether a key has at most `most` bytes as JSON. No character takes more than six times its bytes there.
+fn fits(key: &str, most: usize) -> bool {
+    const LONGEST: usize = "\\u0085".len();
+    key.len() <= most / LONGEST || (key.len() <= most && write::string_length(key) <= most)
+}
+
 impl<'t, 'l> Builder<'t, 'l> {
     pub(super) fn new(limits: &'l Limits, budget: &'l Budget, bytes: usize) -> Self {
         let values = limits.values(bytes);
@@ -99,8 +106,9 @@ impl<'t, 'l> Builder<'t, 'l> {
     }
 
     pub(super) fn key(&mut self, key: Cow<'t, str>, at: At) -> Result<()> {
-        if key.len() > self.limits.key_bytes {
-            let message = format!("a key has {} bytes and the limit for a key is {}", key.len(), self.limits.key_bytes);
+        if !fits(&key, self.limits.key_bytes) {
+            let limit = self.limits.key_bytes;
+            let message = format!("a key has {} bytes, or more as JSON, and the limit for a key is {limit}", key.len());
             return Err(self.limit(at, message));
         }
         let frame = self.frames.last_mut().expect("a key stands in a map");

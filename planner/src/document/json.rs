@@ -8,9 +8,24 @@ use super::build::{Builder, Result};
 use super::limits::Limits;
 use super::text::{At, Text};
 use super::tree::{Node, Value};
-use super::write::is_plain;
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
+
+/// Whether a byte stands for itself in a string.
+fn is_plain(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [true; 256];
+        let mut byte = 0;
+        while byte < 0x20 {
+            plain[byte] = false;
+            byte += 1;
+        }
+        plain[b'"' as usize] = false;
+        plain[b'\\' as usize] = false;
+        plain
+    };
+    PLAIN[usize::from(byte)]
+}
 
 /// Reads one JSON document.
 pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> (Option<Node<'t>>, Vec<Problem>) {

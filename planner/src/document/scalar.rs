@@ -1,11 +1,13 @@
 //! What a plain YAML scalar means.
 //!
-//! As gopkg.in/yaml.v3, which is what Meshery reads designs with: `yes` and `on` are text, `0644` is octal, `1_000` is a
-//! number. Dates stay text, as Kubernetes wants them. Decimal numbers keep their digits.
+//! As Go has it (`sigs.k8s.io/yaml`), which is what Meshery and Kubernetes read YAML with: `0644` is octal, `1_000` is a
+//! number, and what fits neither 64 bits nor a double is text. Decided otherwise (`docs/yaml.md`): `yes`, `no`, `on` and `off`
+//! are text, and decimal numbers keep their digits. Dates stay text, as Kubernetes wants them.
 
 use std::borrow::Cow;
 
-use super::tree::Value;
+use super::text::Text;
+use super::tree::{Node, Value};
 
 /// Why a scalar has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,24 +44,36 @@ fn number(text: &str) -> Option<Number> {
     if !matches!(first, b'0'..=b'9' | b'+' | b'-' | b'.') {
         return None;
     }
+    if text.contains('_') {
+        let text: String = text.chars().filter(|&c| c != '_').collect();
+        return match number(&text)? {
+            Number::AsWritten => Some(Number::As(text)),
+            other => Some(other),
+        };
+    }
     let (negative, digits) = match first {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
     let sign = if negative { "-" } else { "" };
-    if let Some(value) = other_base(digits) {
+    if let Some(value) = other_base(negative, digits) {
         return Some(Number::As(format!("{sign}{value}")));
     }
     let parts = Decimal::parse(digits)?;
+    // A double holds less than 310 digits before the point; what is beyond it is text.
+    if (parts.exponent.is_some() || digits.len() > 300) && digits.parse::<f64>().is_ok_and(f64::is_infinite) {
+        return None;
+    }
     if first != b'+' && parts.is_json(digits) {
         return Some(Number::AsWritten);
     }
     Some(Number::As(format!("{sign}{}", parts.to_json())))
 }
 
-/// Hexadecimal, binary and octal, the last also with nothing but a leading zero.
-fn other_base(digits: &str) -> Option<u128> {
+/// Hexadecimal, binary and octal, the last also with nothing but a leading zero. Only what fits 64 bits is a number: a trace
+/// id of 32 hexadecimal digits is text.
+fn other_base(negative: bool, digits: &str) -> Option<u64> {
     let rest = digits.strip_prefix('0')?;
     let (radix, rest) = match rest.as_bytes().first()? {
         b'x' | b'X' => (16, &rest[1..]),
@@ -67,15 +81,15 @@ fn other_base(digits: &str) -> Option<u128> {
         b'o' | b'O' => (8, &rest[1..]),
         _ => (8, rest),
     };
-    if !rest.starts_with(|c: char| c.is_digit(radix)) || rest.ends_with('_') {
+    // The standard library would take a sign here.
+    if !rest.starts_with(|c: char| c.is_digit(radix)) {
         return None;
     }
-    // Longer than any number there is: text.
-    let digits: String = rest.chars().filter(|&c| c != '_').take(130).collect();
-    u128::from_str_radix(&digits, radix).ok()
+    let most = if negative { 1 << 63 } else { u64::MAX };
+    u64::from_str_radix(rest, radix).ok().filter(|value| *value <= most)
 }
 
-/// A decimal number in its parts; only the first may hold underscores.
+/// A decimal number in its parts.
 struct Decimal<'a> {
     whole: &'a str,
     fraction: Option<&'a str>,
@@ -93,14 +107,12 @@ impl<'a> Decimal<'a> {
             None => (mantissa, None),
         };
         let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-        let whole_ok =
-            whole.bytes().all(|b| b.is_ascii_digit() || b == b'_') && !whole.starts_with('_') && !whole.ends_with('_');
         let exponent_ok = exponent.is_none_or(|exponent| {
             let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
             !digits.is_empty() && all_digits(digits)
         });
         let some = !whole.is_empty() || fraction.is_some_and(|fraction| !fraction.is_empty());
-        (whole_ok && fraction.is_none_or(all_digits) && exponent_ok && some).then_some(Self {
+        (all_digits(whole) && fraction.is_none_or(all_digits) && exponent_ok && some).then_some(Self {
             whole,
             fraction,
             exponent,
@@ -108,15 +120,12 @@ impl<'a> Decimal<'a> {
     }
 
     fn is_json(&self, digits: &str) -> bool {
-        let plain_whole = !self.whole.is_empty()
-            && !self.whole.contains('_')
-            && (self.whole.len() == 1 || !self.whole.starts_with('0'));
+        let plain_whole = !self.whole.is_empty() && (self.whole.len() == 1 || !self.whole.starts_with('0'));
         plain_whole && self.fraction != Some("") && !digits.is_empty()
     }
 
     fn to_json(&self) -> String {
-        let whole: String = self.whole.chars().filter(|&c| c != '_').collect();
-        let whole = whole.trim_start_matches('0');
+        let whole = self.whole.trim_start_matches('0');
         let mut out = String::from(if whole.is_empty() { "0" } else { whole });
         if let Some(fraction) = self.fraction.filter(|fraction| !fraction.is_empty()) {
             out.push('.');
@@ -127,6 +136,48 @@ impl<'a> Decimal<'a> {
             out.push_str(exponent);
         }
         out
+    }
+}
+
+/// How a number or boolean is written in the text it was read from; none when it is not written there as it stands, as where
+/// an alias stands for it.
+pub(super) fn written<'t>(text: Text<'t>, node: &Node<'_>) -> Option<&'t str> {
+    let rest = text.as_str().get(node.at.offset()..)?;
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '+' | '-')));
+    let written = &rest[..end.unwrap_or(rest.len())];
+    plain(written.into()).is_ok_and(|value| value == node.value).then_some(written)
+}
+
+/// A key as text, as Go writes numbers and booleans that are keys; none for what can be no key.
+pub(super) fn key(value: Value<'_>) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Bool(value) => Some(Cow::Borrowed(if value { "true" } else { "false" })),
+        Value::Number(text) => Some(number_key(text)),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+fn number_key(text: Cow<'_, str>) -> Cow<'_, str> {
+    if let Ok(whole) = text.parse::<i64>() {
+        return whole.to_string().into();
+    }
+    // Whole numbers beyond 64 bits keep their digits.
+    if text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return text;
+    }
+    let Ok(number) = text.parse::<f32>() else { return text };
+    if number.is_infinite() {
+        return Cow::Borrowed(if number > 0.0 { ".inf" } else { "-.inf" });
+    }
+    // The shortest digits, and an exponent of two digits below -4 and from 6 on.
+    let digits = format!("{number:e}");
+    match digits.split_once('e').and_then(|(mantissa, exponent)| Some((mantissa, exponent.parse::<i32>().ok()?))) {
+        Some((mantissa, exponent)) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", exponent.abs()).into()
+        }
+        _ => number.to_string().into(),
     }
 }
 
@@ -184,7 +235,23 @@ mod tests {
             ("1e", "'1e'"),
             ("0x", "'0x'"),
             ("_1", "'_1'"),
-            ("1_", "'1_'"),
+            ("1_", "1"),
+            ("1__0", "10"),
+            ("-_1", "-1"),
+            ("0x_1F", "31"),
+            ("0_7", "7"),
+            ("0_8", "8"),
+            (".5_0", "0.50"),
+            ("1e400", "'1e400'"),
+            ("-1e400", "'-1e400'"),
+            ("1e-400", "1e-400"),
+            ("0x4bf92f3577b34da6a3ce929d0e0e4736", "'0x4bf92f3577b34da6a3ce929d0e0e4736'"),
+            ("0xFFFFFFFFFFFFFFFF", "18446744073709551615"),
+            ("0x10000000000000000", "'0x10000000000000000'"),
+            ("-0x8000000000000000", "-9223372036854775808"),
+            ("-0x8000000000000001", "'-0x8000000000000001'"),
+            ("0x+1", "'0x+1'"),
+            ("0777777777777777777777777", "777777777777777777777777"),
             ("+", "'+'"),
             ("--1", "'--1'"),
             (".inf", "none"),
@@ -195,5 +262,30 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(read(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn keys_are_written_as_go_writes_them() {
+        let table = [
+            ("a", "a"),
+            ("0x1F", "31"),
+            ("010", "8"),
+            ("1.0", "1"),
+            ("1.1", "1.1"),
+            ("1e3", "1000"),
+            ("1234567.5", "1.2345675e+06"),
+            ("0.00001", "1e-05"),
+            ("-0", "0"),
+            ("1e39", ".inf"),
+            ("-1e39", "-.inf"),
+            ("1_000", "1000"),
+            ("True", "true"),
+            ("yes", "yes"),
+            ("2001-01-01", "2001-01-01"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(plain(text.into()).ok().and_then(key).as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(plain("~".into()).ok().and_then(key), None);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::scalar;
+use super::tree::Node;
+
 /// An offset into a document: bytes of its text, or for structured input the number of the value. Orders problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct At(u32);
@@ -15,7 +18,7 @@ impl At {
         Self(u32::try_from(offset).unwrap_or(u32::MAX))
     }
 
-    fn offset(self) -> usize {
+    pub(super) fn offset(self) -> usize {
         self.0 as usize
     }
 }
@@ -51,6 +54,11 @@ impl<'t> Text<'t> {
 
     pub(super) fn len(self) -> usize {
         self.0.len()
+    }
+
+    /// How a number or boolean of the document is written here, where that can be said.
+    pub fn written(self, node: &Node<'_>) -> Option<&'t str> {
+        scalar::written(self, node)
     }
 
     /// Whether the text holds a part.

@@ -91,6 +91,17 @@ impl<'t> Node<'t> {
         matches!(self.value, Value::Null)
     }
 
+    /// Whether two values are the same, wherever they stand.
+    fn says_the_same_as(&self, other: &Node<'_>) -> bool {
+        match (&self.value, &other.value) {
+            (Value::List(one), Value::List(other)) => {
+                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.says_the_same_as(other))
+            }
+            (Value::Map(one), Value::Map(other)) => one.says_the_same_as(other),
+            (one, other) => one == other,
+        }
+    }
+
     /// What lies under `keys`, map in map.
     pub fn get(&self, keys: &[&str]) -> Option<&Node<'t>> {
         keys.iter().try_fold(self, |node, key| node.as_map()?.get(key))
@@ -159,6 +170,13 @@ impl<'t> Map<'t> {
             Value::Map(map) => map,
             _ => unreachable!("it was made a map just above"),
         }
+    }
+
+    /// Whether two maps hold the same in the same order, wherever they stand.
+    pub fn says_the_same_as(&self, other: &Map<'_>) -> bool {
+        let same =
+            |(one, other): (&Entry<'_>, &Entry<'_>)| one.key == other.key && one.node.says_the_same_as(&other.node);
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
     }
 
     /// The entries in order.

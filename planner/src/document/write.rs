@@ -135,7 +135,7 @@ fn write_entries<'n, 't: 'n>(out: &mut impl Sink, entries: impl Iterator<Item = 
     out.push('}');
 }
 
-/// Bytes that stand for themselves in a JSON string.
+/// Bytes that stand for themselves, and with which no character starts that may have to be escaped.
 const PLAIN: [bool; 256] = {
     let mut plain = [true; 256];
     let mut byte = 0;
@@ -143,32 +143,72 @@ const PLAIN: [bool; 256] = {
         plain[byte] = false;
         byte += 1;
     }
-    plain[b'"' as usize] = false;
-    plain[b'\\' as usize] = false;
+    // Quote, backslash, DEL, and the first bytes of U+0080–00BF, U+2000–2FFF and U+F000–FFFF.
+    let others = [b'"', b'\\', 0x7f, 0xc2, 0xe2, 0xef];
+    let mut index = 0;
+    while index < others.len() {
+        plain[others[index] as usize] = false;
+        index += 1;
+    }
     plain
 };
 
-/// Whether a byte stands for itself in a JSON string.
-pub(super) fn is_plain(byte: u8) -> bool {
-    PLAIN[usize::from(byte)]
-}
-
-/// A string in quotes, escaped as JSON wants it.
+/// A string in quotes, escaped so that JSON and YAML readers agree on it.
+///
+/// API servers read the body of an apply as YAML. There a line separator inside quotes is folded into a blank
+/// (U+0085, U+2028, U+2029), and other controls, the byte-order mark and U+FFFE and U+FFFF are refused. Escaped they are
+/// the same character to both. Characters beyond U+FFFF stay as they are: half of a surrogate pair is nothing to YAML.
 pub(super) fn write_string(out: &mut impl Sink, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(index) = rest.bytes().position(|byte| !is_plain(byte)) {
-        out.push_str(&rest[..index]);
-        match rest.as_bytes()[index] {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            byte => out.push_str(&format!("\\u{byte:04x}")),
+    while let Some(index) = rest.bytes().position(|byte| !PLAIN[usize::from(byte)]) {
+        let (plain, special) = rest.split_at(index);
+        out.push_str(plain);
+        let Some(c) = special.chars().next() else { break };
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' || is_special(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
         }
-        rest = &rest[index + 1..];
+        rest = &special[c.len_utf8()..];
     }
     out.push_str(rest);
     out.push('"');
+}
+
+/// How many bytes a string has in JSON, without its quotes.
+pub(super) fn string_length(text: &str) -> usize {
+    let mut length = Length(0);
+    write_string(&mut length, text);
+    length.0 - 2
+}
+
+/// Whether YAML does something else with a character than JSON.
+fn is_special(c: char) -> bool {
+    matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_yaml_reads_otherwise_is_escaped() {
+        let written = |text: &str| {
+            let mut out = String::new();
+            write_string(&mut out, text);
+            out
+        };
+        let text = "a\u{7f}b\u{85}c\u{9b}d\u{2028}e\u{2029}f\u{feff}g\u{fffe}h\u{ffff}";
+        assert_eq!(written(text), r#""a\u007fb\u0085c\u009bd\u2028e\u2029f\ufeffg\ufffeh\uffff""#);
+        for text in ["é\u{a0}ß", "“quoted” – …", "\u{2027}\u{202a}", "ﬁ\u{fffd}", "😀\u{1fffe}"] {
+            assert_eq!(written(text), format!("\"{text}\""));
+        }
+        assert_eq!(written("\"\\\n\r\t\u{1}"), r#""\"\\\n\r\t\u0001""#);
+        assert_eq!(string_length(text), written(text).len() - 2);
+    }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
 
 use super::build::{Builder, Result};
@@ -75,6 +77,8 @@ impl<'t> Reader<'t, '_> {
         // The builder counts depth itself and gives the better message; the parser's limit is the net below it.
         let options = granit_parser::options! {
             emit_comments: false,
+            // As Go reads it.
+            block_scalar_eof_without_line_feed: true,
             flow_nesting_limit: self.limits.depth + 1,
             block_nesting_limit: self.limits.depth + 1,
         };
@@ -83,20 +87,29 @@ impl<'t> Reader<'t, '_> {
             let at = at(&span.start);
             match event {
                 Event::Scalar(text, style, anchor, tag) => {
-                    if self.builder.key_is_due() {
-                        self.key(text, style, at)?;
-                        continue;
+                    let key = self.builder.key_is_due();
+                    if key && style == ScalarStyle::Plain && tag.is_none() && text == MERGE {
+                        // Quoted, `<<` is a key like any other; nobody has needed to tell the two apart in one map.
+                        self.open.last_mut().expect("a key stands in a map").merges = true;
                     }
                     let node = Node::new(at, self.scalar(text, style, tag.as_deref(), at)?);
-                    self.finished(node, anchor)?;
+                    if !key {
+                        self.finished(node, anchor)?;
+                        continue;
+                    }
+                    self.remember(&node, anchor)?;
+                    let Some(key) = scalar::key(node.value) else { return Err(self.wrong(at, "a key must be text")) };
+                    self.builder.key(key, at)?;
                 }
                 Event::Alias(anchor) => {
                     let key = self.builder.key_is_due();
                     let node = self.alias(anchor, at)?;
                     match (key, node.value) {
-                        (true, Value::String(text) | Value::Number(text)) => self.builder.key(text, at)?,
-                        (true, _) => return Err(self.wrong(at, "a key must be text")),
                         (false, value) => self.finished(Node::new(at, value), 0)?,
+                        (true, value) => match scalar::key(value) {
+                            Some(key) => self.builder.key(key, at)?,
+                            None => return Err(self.wrong(at, "a key must be text")),
+                        },
                     }
                 }
                 Event::SequenceStart(_, anchor, _) => self.open(at, false, anchor)?,
@@ -122,19 +135,21 @@ impl<'t> Reader<'t, '_> {
         Ok(())
     }
 
-    fn key(&mut self, text: Cow<'t, str>, style: ScalarStyle, at: At) -> Result<()> {
-        // Quoted, `<<` is a key like any other; nobody has needed to tell the two apart in one map.
-        if style == ScalarStyle::Plain && text == MERGE {
-            self.open.last_mut().expect("a key stands in a map").merges = true;
-        }
-        self.builder.key(text, at)
-    }
-
     fn scalar(&self, text: Cow<'t, str>, style: ScalarStyle, tag: Option<&Tag>, at: At) -> Result<Value<'t>> {
-        // Tags of our own making are ignored; `!!str` makes text of anything, and so does any quote.
-        let text_by_tag = tag.and_then(Tag::core_suffix).is_some_and(|suffix| matches!(suffix, "str" | "binary"));
-        let tagged_plain = tag.and_then(Tag::core_suffix).is_some() && !text_by_tag;
-        if (style == ScalarStyle::Plain && !text_by_tag) || tagged_plain {
+        // As Go has it: any quote makes text, and so does any tag but those of numbers, booleans and null.
+        if tag.is_some_and(is_binary) {
+            return match STANDARD.decode(text.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
+                Some(text) => Ok(Value::String(text.into())),
+                None => Err(self.wrong(at, "what is tagged as binary is not the base64 of a text")),
+            };
+        }
+        let core = tag.and_then(Tag::core_suffix);
+        let plain = match (tag, core) {
+            (None, _) => style == ScalarStyle::Plain,
+            (Some(_), Some(suffix)) => suffix != "str",
+            (Some(_), None) => false,
+        };
+        if plain {
             return scalar::plain(text).map_err(|_| {
                 self.wrong(
                     at,
@@ -146,11 +161,7 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn finished(&mut self, node: Node<'t>, anchor: usize) -> Result<()> {
-        if anchor != 0 {
-            let size = self.size(&node);
-            self.pay(size, node.at)?;
-            self.anchors.insert(anchor, Anchored { node: node.clone(), size });
-        }
+        self.remember(&node, anchor)?;
         if self.builder.inside_map().is_some() {
             return self.builder.push(node);
         }
@@ -163,6 +174,16 @@ impl<'t> Reader<'t, '_> {
             return Err(Box::new(Problem::new(Kind::NotADesign, "", node.at, message)));
         }
         self.document = Some(node);
+        Ok(())
+    }
+
+    /// Keeps what stands at an anchor; 0 is none.
+    fn remember(&mut self, node: &Node<'t>, anchor: usize) -> Result<()> {
+        if anchor != 0 {
+            let size = self.size(node);
+            self.pay(size, node.at)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), size });
+        }
         Ok(())
     }
 
@@ -264,6 +285,12 @@ impl<'t> Reader<'t, '_> {
             kind => self.wrong(at(marker), &kind.to_string()),
         }
     }
+}
+
+/// Whether a tag says that a scalar is the base64 of something.
+fn is_binary(tag: &Tag) -> bool {
+    let (handle, suffix) = tag.parts();
+    [handle, suffix].concat() == "tag:yaml.org,2002:binary"
 }
 
 fn at(marker: &Marker) -> At {

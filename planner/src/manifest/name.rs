@@ -1,5 +1,9 @@
 //! Which name an object gets (D10).
 
+use std::fmt;
+
+use crate::problem::quoted;
+
 /// The name of an object, and whether that needs a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chosen<'a> {
@@ -20,10 +24,60 @@ impl<'a> Chosen<'a> {
     }
 }
 
+/// What the name of an object must be, by its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// A DNS-1123 subdomain: most kinds.
+    Subdomain,
+    /// A DNS-1123 label: Namespace.
+    Label,
+    /// A DNS-1035 label, which starts with a letter: Service.
+    LetterFirst,
+    /// Anything that can be part of a URL's path, such as `system:node`: RBAC.
+    PathSegment,
+    /// This and nothing else: `plural.group` of a CustomResourceDefinition.
+    Exactly(String),
+}
+
+impl Rule {
+    /// The rule of a kind. `definition` is asked for plural and group of a CustomResourceDefinition.
+    pub fn of(group: &str, kind: &str, definition: impl FnOnce() -> Option<String>) -> Self {
+        match (group, kind) {
+            ("rbac.authorization.k8s.io", _) => Self::PathSegment,
+            ("", "Service") => Self::LetterFirst,
+            ("", "Namespace") => Self::Label,
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => definition().map_or(Self::Subdomain, Self::Exactly),
+            _ => Self::Subdomain,
+        }
+    }
+
+    fn allows(&self, name: &str) -> bool {
+        match self {
+            Self::Subdomain => !name.is_empty() && name.len() <= 253 && name.split('.').all(is_dns_part),
+            Self::Label => is_label(name),
+            Self::LetterFirst => is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()),
+            Self::PathSegment => !matches!(name, "" | "." | "..") && !name.contains(['/', '%', ' ']),
+            Self::Exactly(expected) => name == expected,
+        }
+    }
+}
+
+/// What a person has to write.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subdomain => f.write_str("lower-case letters, digits, `-` and `.`"),
+            Self::Label => f.write_str("at most 63 lower-case letters, digits and `-`"),
+            Self::LetterFirst => f.write_str("at most 63 lower-case letters, digits and `-`, with a letter first"),
+            Self::PathSegment => f.write_str("no `/`, `%` or blank"),
+            Self::Exactly(expected) => write!(f, "{}, its plural and its group", quoted(expected)),
+        }
+    }
+}
+
 /// Chooses between `displayName` and `configuration.metadata.name`; both may be empty. None when both are.
-pub fn choose<'a>(display: &'a str, configured: &'a str, group: &str) -> Option<Chosen<'a>> {
-    let valid = |name: &str| can_be_name(name, group);
-    Some(match (valid(display), valid(configured)) {
+pub fn choose<'a>(display: &'a str, configured: &'a str, rule: &Rule) -> Option<Chosen<'a>> {
+    Some(match (rule.allows(display), rule.allows(configured)) {
         (true, true) if display != configured => Chosen::Over(display, configured),
         (true, _) => Chosen::Plain(display),
         (false, true) => Chosen::Plain(configured),
@@ -31,15 +85,6 @@ pub fn choose<'a>(display: &'a str, configured: &'a str, group: &str) -> Option<
         (false, false) if !configured.is_empty() => Chosen::Doubtful(configured),
         (false, false) => return None,
     })
-}
-
-/// Whether Kubernetes takes this as the name of an object of a group: a DNS-1123 subdomain, and for RBAC anything that can
-/// be part of a URL's path, such as `system:node`.
-fn can_be_name(name: &str, group: &str) -> bool {
-    if group == "rbac.authorization.k8s.io" {
-        return !matches!(name, "" | "." | "..") && !name.contains(['/', '%', ' ']);
-    }
-    !name.is_empty() && name.len() <= 253 && name.split('.').all(is_dns_part)
 }
 
 fn is_dns_part(part: &str) -> bool {
@@ -58,22 +103,38 @@ mod tests {
 
     #[test]
     fn the_display_name_wins_when_it_can_be_a_name() {
-        assert_eq!(choose("web", "", "apps"), Some(Chosen::Plain("web")));
-        assert_eq!(choose("web", "web", "apps"), Some(Chosen::Plain("web")));
-        assert_eq!(choose("web", "other", "apps"), Some(Chosen::Over("web", "other")));
-        assert_eq!(choose("web", "Not One", "apps"), Some(Chosen::Plain("web")));
-        assert_eq!(choose("My Web", "web", "apps"), Some(Chosen::Plain("web")));
-        assert_eq!(choose("", "web", "apps"), Some(Chosen::Plain("web")));
-        assert_eq!(choose("My Web", "Not One", "apps"), Some(Chosen::Doubtful("My Web")));
-        assert_eq!(choose("My Web", "", "apps"), Some(Chosen::Doubtful("My Web")));
-        assert_eq!(choose("", "Not One", "apps"), Some(Chosen::Doubtful("Not One")));
-        assert_eq!(choose("", "", "apps"), None);
+        assert_eq!(choose("web", "", &Rule::Subdomain), Some(Chosen::Plain("web")));
+        assert_eq!(choose("web", "web", &Rule::Subdomain), Some(Chosen::Plain("web")));
+        assert_eq!(choose("web", "other", &Rule::Subdomain), Some(Chosen::Over("web", "other")));
+        assert_eq!(choose("web", "Not One", &Rule::Subdomain), Some(Chosen::Plain("web")));
+        assert_eq!(choose("My Web", "web", &Rule::Subdomain), Some(Chosen::Plain("web")));
+        assert_eq!(choose("", "web", &Rule::Subdomain), Some(Chosen::Plain("web")));
+        assert_eq!(choose("My Web", "Not One", &Rule::Subdomain), Some(Chosen::Doubtful("My Web")));
+        assert_eq!(choose("My Web", "", &Rule::Subdomain), Some(Chosen::Doubtful("My Web")));
+        assert_eq!(choose("", "Not One", &Rule::Subdomain), Some(Chosen::Doubtful("Not One")));
+        assert_eq!(choose("", "", &Rule::Subdomain), None);
     }
 
     #[test]
     fn rbac_takes_names_with_colons() {
-        assert_eq!(choose("system:node", "", "rbac.authorization.k8s.io"), Some(Chosen::Plain("system:node")));
-        assert_eq!(choose("system:node", "", ""), Some(Chosen::Doubtful("system:node")));
+        assert_eq!(choose("system:node", "", &Rule::PathSegment), Some(Chosen::Plain("system:node")));
+        assert_eq!(choose("system:node", "", &Rule::Subdomain), Some(Chosen::Doubtful("system:node")));
+    }
+
+    #[test]
+    fn a_kind_has_its_own_rule() {
+        let rule = |group, kind, definition: Option<&str>| Rule::of(group, kind, || definition.map(str::to_owned));
+        let chosen =
+            |display, configured, rule: Rule| choose(display, configured, &rule).map(Chosen::name).map(str::to_owned);
+        assert_eq!(chosen("my.service", "my-service", rule("", "Service", None)).as_deref(), Some("my-service"));
+        assert_eq!(chosen("1st", "first", rule("", "Service", None)).as_deref(), Some("first"));
+        assert_eq!(chosen("team.a", "team-a", rule("", "Namespace", None)).as_deref(), Some("team-a"));
+        assert_eq!(
+            chosen("my.service", "other", rule("serving.knative.dev", "Service", None)).as_deref(),
+            Some("my.service")
+        );
+        let definition = rule("apiextensions.k8s.io", "CustomResourceDefinition", Some("widgets.ex.io"));
+        assert_eq!(chosen("widget", "widgets.ex.io", definition).as_deref(), Some("widgets.ex.io"));
     }
 
     #[test]

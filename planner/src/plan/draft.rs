@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{BadAddress, Code, SetAside, Warning, Warnings, is_map_or_nothing};
 use crate::budget::{Budget, Spent};
-use crate::design::{Component, Components, Field, Position};
+use crate::design::{Component, Components, Field, Position, Renamed};
 use crate::document::{At, Map, Node, Path, Value};
-use crate::manifest::{self, Chosen, Identity};
+use crate::manifest::{self, Chosen, Identity, Rule};
 use crate::problem::{Kind, Problem, Problems, quoted, shortened};
 use crate::registry::{Chart, Found, Layers, NearMisses, Protocol, Registrant};
 use crate::route::{self, Route, Unusable};
@@ -69,29 +69,33 @@ impl<'t, 'r> Drafts<'t, 'r> {
         budget.spend(components.left().saturating_mul(ENTRY))?;
         let mut near = registries.near_misses();
         let mut ids: HashMap<Cow<'t, str>, (Cow<'t, str>, At)> = HashMap::with_capacity(components.left());
+        // Told once it is known which of them are copies.
+        let mut twins: Vec<(usize, Problem)> = Vec::new();
         loop {
             let told = problems.kept().len();
             let Some(mut component) = components.next(problems) else { break };
+            let mut twin = None;
             match ids.entry(component.id.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert((component.name.clone(), component.at(Field::Id)));
                 }
                 Entry::Occupied(entry) => {
                     let (name, at) = entry.get();
-                    problems.add(|| {
-                        let message = format!("has the same id as component {}; ids must be unique", quoted(name));
-                        component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at)
-                    });
+                    let message = format!("has the same id as component {}; ids must be unique", quoted(name));
+                    budget.spend(2 * size_of::<Problem>() + 500)?;
+                    twin = Some(component.problem(Kind::DuplicateId, Field::Id, message).repeats(*at));
                 }
             }
             let found = registries.find(&component.model, &component.model_version);
             if component.annotation || found.model.is_some_and(|model| model.is_annotation) {
                 budget.spend(DRAWING)?;
+                twin.into_iter().for_each(|problem| problems.push(problem));
                 let Component { id, name, kind, position, .. } = component;
                 self.drawings.push(Drawing { position: position.key().map(str::to_owned) });
                 self.set_aside.push(SetAside { id: id.into(), name: name.into(), kind: kind.into() });
                 continue;
             }
+            twins.extend(twin.map(|problem| (self.semantic.len(), problem)));
             let chart = found.model.and_then(|model| model.chart.as_ref());
             let named = found.registrant.map_or(0, Registrant::bytes) + chart.map_or(0, Chart::bytes);
             budget.spend(COMPONENT + component.depends_on.len() * DEPENDENCY + 2 * named)?;
@@ -118,41 +122,66 @@ impl<'t, 'r> Drafts<'t, 'r> {
             self.semantic.push(Draft { component, displayed, name, namespace, route, unusable, registrant, chart });
         }
         drop(ids);
-        self.same_objects(problems);
+        self.scopes();
+        let copies = self.same_objects(problems, warnings);
+        let told = twins.into_iter().filter(|(index, _)| !copies.contains(index));
+        told.for_each(|(_, problem)| problems.push(problem));
         budget.check()
     }
 
-    /// Two components that mean one object (D15).
-    fn same_objects(&self, problems: &mut Problems) {
-        let mut seen: HashMap<Identity<'_>, &Component<'_>> = HashMap::with_capacity(self.semantic.len());
-        for draft in &self.semantic {
-            let Some(identity) = draft.identity() else { continue };
-            match seen.entry(identity) {
-                Entry::Vacant(entry) => {
-                    entry.insert(&draft.component);
-                }
-                Entry::Occupied(entry) => {
-                    let Identity { kind, namespace, name, .. } = entry.key();
-                    let other = entry.get();
-                    problems.add(|| {
-                        let place = if namespace.is_empty() {
-                            quoted(name)
-                        } else {
-                            format!("{} in namespace {}", quoted(name), quoted(namespace))
-                        };
-                        let message = format!(
-                            "is the same Kubernetes object as component {} ({}): {} {place}; rename one of the two or \
-                             put it into another namespace",
-                            quoted(&other.name),
-                            other.id,
-                            shortened(kind)
-                        );
-                        let problem = draft.component.problem(Kind::DuplicateObject, Field::Name, message);
-                        problem.repeats(other.at(Field::Name))
-                    });
-                }
+    /// Objects of kinds that the design itself defines as having no namespace have none.
+    fn scopes(&mut self) {
+        let defined = |Draft { component, .. }: &Draft<'_, '_>| {
+            let Component { kind, api_version, configuration, .. } = component;
+            if kind != "CustomResourceDefinition" || manifest::group(api_version) != "apiextensions.k8s.io" {
+                return None;
+            }
+            let spec = configuration.get("spec")?;
+            let text = |keys: &[&str]| spec.get(keys).and_then(Node::as_str);
+            (text(&["scope"])? == "Cluster")
+                .then_some((text(&["group"])?.to_owned(), text(&["names", "kind"])?.to_owned()))
+        };
+        let mut kinds: HashMap<String, HashSet<String>> = HashMap::new();
+        for (group, kind) in self.semantic.iter().filter_map(defined) {
+            kinds.entry(group).or_default().insert(kind);
+        }
+        if kinds.is_empty() {
+            return;
+        }
+        for Draft { component: Component { kind, api_version, .. }, namespace, .. } in &mut self.semantic {
+            if kinds.get(manifest::group(api_version)).is_some_and(|kinds| kinds.contains(kind.as_ref())) {
+                *namespace = None;
             }
         }
+    }
+
+    /// Components that mean one object (D15): copies become one step, others are refused. Answers which are gone.
+    fn same_objects(&mut self, problems: &mut Problems, warnings: &mut Warnings) -> HashSet<usize> {
+        let mut seen: HashMap<Identity<'_>, &Draft<'_, '_>> = HashMap::with_capacity(self.semantic.len());
+        let mut copies = HashSet::new();
+        for (index, draft) in self.semantic.iter().enumerate() {
+            let Some(identity) = draft.identity() else { continue };
+            let mut entry = match seen.entry(identity) {
+                Entry::Vacant(entry) => {
+                    entry.insert(draft);
+                    continue;
+                }
+                Entry::Occupied(entry) => entry,
+            };
+            let first = *entry.get_mut();
+            if draft.is_copy_of(first) {
+                copies.insert(index);
+                warnings.add(|| draft.copy_of(&first.component));
+            } else {
+                problems.add(|| draft.same_object_as(&first.component, entry.key()));
+            }
+        }
+        drop(seen);
+        if !copies.is_empty() {
+            let mut index = 0..;
+            self.semantic.retain(|_| index.next().is_none_or(|index| !copies.contains(&index)));
+        }
+        copies
     }
 
     /// Addresses that cannot be dialled, one for each model that needs one.
@@ -229,6 +258,42 @@ impl<'t, 'r> Drafts<'t, 'r> {
 }
 
 impl Draft<'_, '_> {
+    /// Whether two components that mean one object say the same of it in everything.
+    fn is_copy_of(&self, first: &Self) -> bool {
+        let Component { name, kind, api_version, model, model_version, depends_on, configuration, .. } =
+            &self.component;
+        let other = &first.component;
+        let (names, others) = (depends_on.iter().map(|d| &d.name), other.depends_on.iter().map(|d| &d.name));
+        // What an adapter gets holds more than this.
+        let direct = self.route == Route::Direct && first.route == Route::Direct;
+        direct
+            && (name, kind, api_version, model, model_version)
+                == (&other.name, &other.kind, &other.api_version, &other.model, &other.model_version)
+            && names.eq(others)
+            && configuration.says_the_same_as(&other.configuration)
+    }
+
+    fn copy_of(&self, first: &Component<'_>) -> Warning {
+        let message = format!("is a copy of component {} in everything; the two are one step", first.id);
+        self.component.warning(Field::Name, Code::IdenticalCopy, message)
+    }
+
+    fn same_object_as(&self, first: &Component<'_>, Identity { kind, namespace, name, .. }: &Identity<'_>) -> Problem {
+        let place = if namespace.is_empty() {
+            quoted(name)
+        } else {
+            format!("{} in namespace {}", quoted(name), quoted(namespace))
+        };
+        let message = format!(
+            "is the same Kubernetes object as component {} ({}): {} {place}; rename one of the two or put it into another \
+             namespace",
+            quoted(&first.name),
+            first.id,
+            shortened(kind)
+        );
+        self.component.problem(Kind::DuplicateObject, Field::Name, message).repeats(first.at(Field::Name))
+    }
+
     fn identity(&self) -> Option<Identity<'_>> {
         let Component { api_version, kind, .. } = &self.component;
         // An adapter's types have no apiVersion and are no objects. What lacks one by mistake means an object all the same:
@@ -291,6 +356,7 @@ impl<'t> Check<'t, '_, '_> {
         };
         // Who nobody carries out may have been meant for an adapter, which needs no apiVersion.
         let direct = found.registrant.is_some() && route == Route::Direct;
+        self.renamed();
         self.metadata_types();
         self.api_version(direct);
         if direct {
@@ -320,6 +386,19 @@ impl<'t> Check<'t, '_, '_> {
 
     fn warn(&mut self, field: Field, code: Code, message: String) {
         self.warnings.add(|| self.component.warning(field, code, message));
+    }
+
+    /// Keys that were put together: right for the fields of Kubernetes, and not for keys that somebody chose.
+    fn renamed(&mut self) {
+        let Renamed { first, count } = std::mem::take(&mut self.component.renamed);
+        let Some((path, _)) = first.first() else { return };
+        let pair = |(path, key): &(Path, String)| format!("{} → `{}`", quoted(key), shortened(&path.to_string()));
+        let named: Vec<_> = first.iter().map(pair).collect();
+        let more = count - first.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message =
+            format!("spaces were taken out of keys, as no field of Kubernetes has any: {}{more}", named.join(", "));
+        self.warnings.add(|| self.component.warning_at(path.clone(), Code::ValueSuspicious, message));
     }
 
     /// `metadata`, labels and annotations are maps, or nothing; the namespace is text.
@@ -365,6 +444,16 @@ impl<'t> Check<'t, '_, '_> {
             return;
         }
         let version = &self.component.api_version;
+        if version.starts_with("core.oam.dev/") {
+            let message = format!(
+                "{} is no version of a Kubernetes kind but what old designs wrote for every component; write the version \
+                 of {}, such as apps/v1",
+                quoted(version),
+                shortened(&self.component.kind)
+            );
+            self.warn(Field::ApiVersion, Code::ValueSuspicious, message);
+            return;
+        }
         if version.is_empty() {
             self.missing(Kind::ApiVersionMissing, Field::ApiVersion, "has no apiVersion, which the API server needs");
         } else if !is_api_version(version) {
@@ -377,8 +466,8 @@ impl<'t> Check<'t, '_, '_> {
     }
 
     fn refuse_list(&mut self) {
-        let Component { kind, configuration, .. } = &*self.component;
-        if kind == "List" || (kind.ends_with("List") && configuration.get("items").is_some()) {
+        let Component { kind, api_version, .. } = &*self.component;
+        if manifest::is_list(manifest::group(api_version), kind) {
             let message = format!(
                 "{} is a list of objects, which is how an API server answers and nothing that can be applied; make each \
                  item a component of its own",
@@ -441,8 +530,12 @@ impl<'t> Check<'t, '_, '_> {
             Some(Value::String(name)) => name.clone(),
             _ => Cow::Borrowed(""),
         };
-        let group = manifest::group(&self.component.api_version);
-        let Some(chosen) = manifest::choose(&self.component.name, &configured, group) else {
+        let rule = Rule::of(manifest::group(&self.component.api_version), &self.component.kind, || {
+            let spec = self.component.configuration.get("spec")?;
+            let text = |keys: &[&str]| spec.get(keys).and_then(Node::as_str).filter(|text| !text.is_empty());
+            Some(format!("{}.{}", text(&["names", "plural"])?, text(&["group"])?))
+        });
+        let Some(chosen) = manifest::choose(&self.component.name, &configured, &rule) else {
             self.missing(Kind::NameMissing, Field::Name, "has no name");
             return Cow::Borrowed("");
         };
@@ -459,8 +552,9 @@ impl<'t> Check<'t, '_, '_> {
             Chosen::Doubtful(name) => Some((
                 Code::NameNotValid,
                 format!(
-                    "{} can be no Kubernetes name: lower-case letters, digits, `-` and `.`; the API server decides",
-                    quoted(name)
+                    "{} can be no name of a {}, which is {rule}; the API server decides",
+                    quoted(name),
+                    shortened(&self.component.kind)
                 ),
             )),
         };

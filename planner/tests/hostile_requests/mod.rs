@@ -123,7 +123,8 @@ fn order() -> Vec<Case> {
             components((0..4_000).map(definition).chain(objects))
         }),
         case("243: 4,000 twins of a namespace and as many Pods", Refused(DESIGN, "same Kubernetes object"), || {
-            let twins = (0..4_000).map(|_| object("shop", "v1", "Namespace", ""));
+            let different = |number| format!(",\"configuration\":{{\"n\":{number}}}");
+            let twins = (0..4_000).map(|number| object("shop", "v1", "Namespace", &different(number)));
             let metadata = ",\"configuration\":{\"metadata\":{\"namespace\":\"shop\"}}";
             components(twins.chain((0..4_000).map(|number| pod(&format!("p{number}"), metadata))))
         }),
