@@ -6,6 +6,7 @@
 
 mod block;
 mod build;
+mod dialect;
 mod json;
 mod limits;
 mod path;

@@ -153,32 +153,34 @@ pub(super) fn key(value: Value<'_>) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text),
         Value::Bool(value) => Some(Cow::Borrowed(if value { "true" } else { "false" })),
-        Value::Number(text) => Some(number_key(text)),
+        Value::Number(text) => number_key(text),
         Value::Null | Value::List(_) | Value::Map(_) => None,
     }
 }
 
-fn number_key(text: Cow<'_, str>) -> Cow<'_, str> {
+fn number_key(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     if let Ok(whole) = text.parse::<i64>() {
-        return whole.to_string().into();
+        return Some(whole.to_string().into());
     }
-    // Whole numbers beyond 64 bits keep their digits.
-    if text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
-        return text;
+    // Go has no keys of 64 bits.
+    if text.parse::<u64>().is_ok() {
+        return None;
     }
-    let Ok(number) = text.parse::<f32>() else { return text };
+    // A double, of which Go writes the digits of a float.
+    let number = text.parse::<f32>().ok()?;
     if number.is_infinite() {
-        return Cow::Borrowed(if number > 0.0 { ".inf" } else { "-.inf" });
+        return Some(Cow::Borrowed(if number > 0.0 { ".inf" } else { "-.inf" }));
     }
     // The shortest digits, and an exponent of two digits below -4 and from 6 on.
     let digits = format!("{number:e}");
-    match digits.split_once('e').and_then(|(mantissa, exponent)| Some((mantissa, exponent.parse::<i32>().ok()?))) {
-        Some((mantissa, exponent)) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{mantissa}e{sign}{:02}", exponent.abs()).into()
-        }
-        _ => number.to_string().into(),
-    }
+    let (mantissa, exponent) = digits.split_once('e')?;
+    let exponent: i32 = exponent.parse().ok()?;
+    Some(if (-4..6).contains(&exponent) {
+        number.to_string().into()
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{mantissa}e{sign}{:02}", exponent.abs()).into()
+    })
 }
 
 #[cfg(test)]
@@ -279,6 +281,7 @@ mod tests {
             ("1e39", ".inf"),
             ("-1e39", "-.inf"),
             ("1_000", "1000"),
+            ("18446744073709551616", "1.8446744e+19"),
             ("True", "true"),
             ("yes", "yes"),
             ("2001-01-01", "2001-01-01"),
@@ -286,6 +289,8 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(plain(text.into()).ok().and_then(key).as_deref(), Some(expected), "{text}");
         }
-        assert_eq!(plain("~".into()).ok().and_then(key), None);
+        for none in ["~", "9223372036854775808", "18446744073709551615"] {
+            assert_eq!(plain(none.into()).ok().and_then(key), None, "{none}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
 
 use super::build::{Builder, Result};
+use super::dialect::{self, Flow};
 use super::limits::Limits;
 use super::scalar;
 use super::text::{At, Text};
@@ -54,6 +55,8 @@ struct Reader<'t, 'l> {
 struct Open {
     anchor: usize,
     merges: bool,
+    /// Whether it stands in brackets, its own or those around it.
+    flow: bool,
 }
 
 struct Anchored<'t> {
@@ -77,12 +80,19 @@ impl<'t> Reader<'t, '_> {
         // The builder counts depth itself and gives the better message; the parser's limit is the net below it.
         let options = granit_parser::options! {
             emit_comments: false,
-            // As Go reads it.
+            // Both as Go reads it.
             block_scalar_eof_without_line_feed: true,
+            bom_inside_document_as_content: true,
+            // Their names are looked at.
+            emit_anchor_events: true,
             flow_nesting_limit: self.limits.depth + 1,
             block_nesting_limit: self.limits.depth + 1,
         };
-        for next in Parser::new_from_str_with_options(text.as_str(), options) {
+        let source = text.as_str();
+        if let Some((offset, what)) = dialect::prologue(source) {
+            return Err(self.wrong(At::new(offset), what));
+        }
+        for next in Parser::new_from_str_with_options(source, options) {
             let (event, span) = next.map_err(|error| self.refused(error.kind(), error.marker()))?;
             let at = at(&span.start);
             match event {
@@ -91,6 +101,14 @@ impl<'t> Reader<'t, '_> {
                     if key && style == ScalarStyle::Plain && tag.is_none() && text == MERGE {
                         // Quoted, `<<` is a key like any other; nobody has needed to tell the two apart in one map.
                         self.open.last_mut().expect("a key stands in a map").merges = true;
+                    }
+                    if self.in_brackets() {
+                        let end = self::at(&span.end).offset();
+                        let plain = style == ScalarStyle::Plain;
+                        let flow = Flow { key, plain, tagged: tag.is_some(), anchored: anchor != 0 };
+                        if let Some(what) = flow.objection(source, at.offset(), end) {
+                            return Err(self.wrong(at, what));
+                        }
                     }
                     let node = Node::new(at, self.scalar(text, style, tag.as_deref(), at)?);
                     if !key {
@@ -112,11 +130,18 @@ impl<'t> Reader<'t, '_> {
                         },
                     }
                 }
-                Event::SequenceStart(_, anchor, _) => self.open(at, false, anchor)?,
-                Event::MappingStart(_, anchor, _) => self.open(at, true, anchor)?,
+                Event::SequenceStart(_, anchor, _) => self.open(source, at, false, anchor)?,
+                Event::MappingStart(_, anchor, _) => self.open(source, at, true, anchor)?,
+                Event::Anchor(_, name) => {
+                    let rest = source.get(self::at(&span.end).offset()..).unwrap_or_default();
+                    if !dialect::is_anchor(&name, rest) {
+                        let what = "the name of an anchor is letters, digits, `-` and `_`, and has a blank behind it";
+                        return Err(self.wrong(at, what));
+                    }
+                }
                 Event::SequenceEnd | Event::MappingEnd => {
                     let node = self.builder.close();
-                    let Open { anchor, merges } = self.open.pop().expect("events of a parser are balanced");
+                    let Open { anchor, merges, .. } = self.open.pop().expect("events of a parser are balanced");
                     let node = if merges { self.merged(node)? } else { node };
                     self.finished(node, anchor)?;
                 }
@@ -126,38 +151,43 @@ impl<'t> Reader<'t, '_> {
         Ok(())
     }
 
-    fn open(&mut self, at: At, map: bool, anchor: usize) -> Result<()> {
+    fn in_brackets(&self) -> bool {
+        self.open.last().is_some_and(|open| open.flow)
+    }
+
+    fn open(&mut self, source: &str, at: At, map: bool, anchor: usize) -> Result<()> {
         if self.builder.key_is_due() {
             return Err(self.wrong(at, "a key must be text, not a map or a list"));
         }
         self.builder.open(at, map)?;
-        self.open.push(Open { anchor, merges: false });
+        let flow = self.in_brackets() || matches!(source.as_bytes().get(at.offset()), Some(b'{' | b'['));
+        self.open.push(Open { anchor, merges: false, flow });
         Ok(())
     }
 
     fn scalar(&self, text: Cow<'t, str>, style: ScalarStyle, tag: Option<&Tag>, at: At) -> Result<Value<'t>> {
         // As Go has it: any quote makes text, and so does any tag but those of numbers, booleans and null.
-        if tag.is_some_and(is_binary) {
-            return match STANDARD.decode(text.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
-                Some(text) => Ok(Value::String(text.into())),
-                None => Err(self.wrong(at, "what is tagged as binary is not the base64 of a text")),
-            };
-        }
-        let core = tag.and_then(Tag::core_suffix);
-        let plain = match (tag, core) {
-            (None, _) => style == ScalarStyle::Plain,
-            (Some(_), Some(suffix)) => suffix != "str",
-            (Some(_), None) => false,
+        let tag = tag.map(full);
+        let core = tag.as_deref().map(|tag| tag.strip_prefix("tag:yaml.org,2002:").unwrap_or_default());
+        let plain = match core {
+            Some("binary") => {
+                return match STANDARD.decode(text.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
+                    Some(text) => Ok(Value::String(text.into())),
+                    None => Err(self.wrong(at, "what is tagged as binary is not the base64 of a text")),
+                };
+            }
+            Some(tag) => matches!(tag, "int" | "float" | "bool" | "null" | "timestamp"),
+            None => style == ScalarStyle::Plain,
         };
-        if plain {
-            return scalar::plain(text).map_err(|_| {
-                self.wrong(
-                    at,
-                    "infinity and not-a-number cannot be sent to Kubernetes; quote it if it is meant as text",
-                )
-            });
+        if !plain {
+            return Ok(Value::String(text));
         }
-        Ok(Value::String(text))
+        let infinite = "infinity and not-a-number cannot be sent to Kubernetes; quote it if it is meant as text";
+        let value = scalar::plain(text).map_err(|_| self.wrong(at, infinite))?;
+        match core.is_none_or(|tag| is_of_type(&value, tag)) {
+            true => Ok(value),
+            false => Err(self.wrong(at, "a value is not of the type of its tag")),
+        }
     }
 
     fn finished(&mut self, node: Node<'t>, anchor: usize) -> Result<()> {
@@ -287,10 +317,19 @@ impl<'t> Reader<'t, '_> {
     }
 }
 
-/// Whether a tag says that a scalar is the base64 of something.
-fn is_binary(tag: &Tag) -> bool {
+/// Whether a value is of the type that a tag of YAML itself names. Dates are text here.
+fn is_of_type(value: &Value<'_>, tag: &str) -> bool {
+    match (tag, value) {
+        ("int", Value::Number(text)) => text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok(),
+        ("float", Value::Number(_)) | ("bool", Value::Bool(_)) | ("null", Value::Null) => true,
+        _ => false,
+    }
+}
+
+/// A tag without abbreviation.
+fn full(tag: &Tag) -> String {
     let (handle, suffix) = tag.parts();
-    [handle, suffix].concat() == "tag:yaml.org,2002:binary"
+    [handle, suffix].concat()
 }
 
 fn at(marker: &Marker) -> At {
