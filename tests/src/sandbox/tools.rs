@@ -51,6 +51,8 @@ pub enum Tool {
     CliUtilsApply,
     /// An OCI registry for charts, always built from its source here.
     Registry,
+    /// Go's readers of YAML and JSON, the judge of ours: always built from its source here.
+    YamlJudge,
 }
 
 /// What is known about a tool: how to recognise a good one, and how to build it.
@@ -75,7 +77,7 @@ const KUBERNETES_1_30_VERSION: &str = "-X k8s.io/component-base/version.gitVersi
 
 impl Tool {
     /// Every tool, in the order of their names.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Adapter,
         Self::Buf,
         Self::CliUtilsApply,
@@ -92,6 +94,7 @@ impl Tool {
         Self::Kubectl,
         Self::Kwok,
         Self::Registry,
+        Self::YamlJudge,
     ];
 
     /// Returns the program's name, as typed on a command line.
@@ -162,6 +165,7 @@ impl Tool {
                 facts("cli-utils-apply", &[], None, "cli-utils", "switchyard.test/cli-utils", "", 60)
             }
             Self::Registry => facts("registry", &[], None, "registry", "switchyard.test/registry", "", 15),
+            Self::YamlJudge => facts("yaml-judge", &[], None, "yaml", "switchyard.test/yaml", "", 5),
             Self::Buf => facts("buf", &["--version"], Some((1, 50)), "buf", "github.com/bufbuild/buf/cmd/buf", "", 80),
         }
     }
@@ -241,7 +245,7 @@ impl Toolbox {
 }
 
 fn find(tool: Tool) -> Option<PathBuf> {
-    let ours = matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply);
+    let ours = matches!(tool, Tool::Adapter | Tool::Registry | Tool::FluxApply | Tool::CliUtilsApply | Tool::YamlJudge);
     // Whatever else is called so is not ours; and of the older API servers it is the very version that matters.
     if ours || matches!(tool, Tool::KubeApiserver127 | Tool::KubeApiserver130) {
         return None;

@@ -25,3 +25,4 @@ mod secrets;
 mod trace;
 mod undeploy;
 mod world;
+mod yaml;
