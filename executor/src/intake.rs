@@ -5,6 +5,7 @@
 //! Pure: the stream itself is `session`'s.
 
 mod bounds;
+mod start;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,6 +25,7 @@ use crate::{
     adapter::oam,
     cluster::access::Source,
     plan::{Adapter, Direct, Head, Options, Plan, Step, Work},
+    report,
     schedule::{Lane, StepIx},
 };
 
@@ -68,6 +70,10 @@ pub(crate) struct Accepted {
     pub(crate) plan: Plan,
     /// One a cluster, in the plan's order.
     pub(crate) access: Vec<Source>,
+    /// What the caller calls it; empty if it said nothing.
+    pub(crate) start: v1::Start,
+    /// The plan's header, for those who ask for it later.
+    pub(crate) header: v1::PlanHeader,
     /// What the plan holds of the budget of all requests. To be kept as long as the plan.
     pub(crate) share: Share,
 }
@@ -75,6 +81,9 @@ pub(crate) struct Accepted {
 /// What has come so far.
 pub(crate) struct Intake {
     share: Share,
+    /// Whether a part has come.
+    has_begun: bool,
+    start: v1::Start,
     header: Option<(v1::PlanHeader, PlanDigest)>,
     /// The lanes of the plan's clusters, by name.
     clusters: HashMap<String, Lane>,
@@ -138,6 +147,8 @@ impl Intake {
     pub(crate) fn new(share: Share) -> Self {
         Self {
             share,
+            has_begun: false,
+            start: v1::Start::default(),
             header: None,
             clusters: HashMap::new(),
             steps: Vec::new(),
@@ -153,6 +164,7 @@ impl Intake {
         if let Some(part) = &part {
             self.share.take(bounds::held_for(part))?;
         }
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         match part {
             None => invalid("part", "a message without a part; send header, step, trailer, cluster or cancel")?,
             Some(Part::Header(header)) => {
@@ -162,6 +174,11 @@ impl Intake {
             Some(Part::Step(step)) => self.step(step, None)?,
             Some(Part::Encoded(part)) => return self.encoded(&part),
             Some(Part::Cluster(access)) => self.cluster(access)?,
+            Some(Part::Start(_)) if !is_first => invalid("start", "start comes first of all parts, and once")?,
+            Some(Part::Start(start)) => {
+                start::check(&start)?;
+                self.start = start;
+            }
             Some(Part::Cancel(_)) => return Err(Error::Cancelled),
             Some(Part::Trailer(trailer)) => return self.trailer(&trailer).map(Some),
         }
@@ -329,6 +346,8 @@ impl Intake {
                 return Err(Error::Digest { stated: stated.clone(), found });
             }
         }
+        let kept = report::header(&header);
+        self.share.take(kept.encoded_len())?;
         let access = header.clusters.iter().map(|name| self.access.remove(name).unwrap_or(Source::Name)).collect();
         let operation = header.operation();
         let mut plan = Plan {
@@ -343,7 +362,8 @@ impl Intake {
             traceparent: header.traceparent,
         };
         plan.mark_what_the_design_brings();
-        Ok(Accepted { plan, access, share: self.share.hand_over() })
+        let start = std::mem::take(&mut self.start);
+        Ok(Accepted { plan, access, start, header: kept, share: self.share.hand_over() })
     }
 }
 

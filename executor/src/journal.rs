@@ -13,7 +13,7 @@ use prost::Message;
 use prost_types::Timestamp;
 use switchyard_proto::{
     Kept,
-    v1::{ExecuteResponse, execute_response::Event},
+    v1::{ExecuteResponse, RunSummary, execute_response::Event},
 };
 use switchyard_service::budget::Share;
 use tokio::sync::watch;
@@ -46,6 +46,8 @@ struct Events {
     share: Share,
     /// Bytes of detail among them.
     detail: usize,
+    /// Messages of the summary among them.
+    summaries: usize,
     /// Whether a summary that is complete is among them.
     complete: bool,
 }
@@ -61,13 +63,15 @@ struct Progress {
 pub(crate) struct Reader {
     journal: Arc<Journal>,
     next: usize,
+    /// Whether it was given anything.
+    has_read: bool,
     progress: watch::Receiver<Progress>,
 }
 
 impl Journal {
     /// A journal whose events draw from `share`.
     pub(crate) fn new(share: Share) -> Arc<Self> {
-        let events = Events { kept: Vec::new(), share, detail: 0, complete: false };
+        let events = Events { kept: Vec::new(), share, detail: 0, summaries: 0, complete: false };
         Arc::new(Self { events: Mutex::new(events), progress: watch::Sender::default() })
     }
 
@@ -85,7 +89,9 @@ impl Journal {
             message.event = message.event.map(report::fit);
             kept = Kept::from(&message);
         }
-        if !matches!(message.event, Some(Event::Summary(_))) {
+        if matches!(message.event, Some(Event::Summary(_))) {
+            events.summaries += 1;
+        } else {
             events.detail += kept.encoded_len().saturating_sub(ORDINARY);
         }
         events.share.take_anyway(kept.encoded_len() + OVERHEAD);
@@ -122,14 +128,42 @@ impl Journal {
         self.events().share.held()
     }
 
+    /// The summary of a run that has ended: whole if it came in one message, else with the rows of its first message and not
+    /// complete.
+    pub(crate) fn summary(&self) -> Option<RunSummary> {
+        let events = self.events();
+        if !events.complete {
+            return None;
+        }
+        let summary = |kept: &Kept<ExecuteResponse>| match kept.message().ok()?.event? {
+            Event::Summary(summary) => Some(summary),
+            _ => None,
+        };
+        // The last messages, and nothing behind them.
+        let (first, last) = (events.kept.len().checked_sub(events.summaries)?, events.kept.last()?);
+        let mut told = summary(last)?;
+        if events.summaries > 1 {
+            told.rows = summary(&events.kept[first])?.rows;
+            told.complete = false;
+        }
+        Some(told)
+    }
+
     /// Whether the run has given its whole account.
     fn is_complete(&self) -> bool {
         self.events().complete
     }
 
-    /// Reads what comes after event number `after`.
-    pub(crate) fn read(self: &Arc<Self>, after: u64) -> Reader {
-        Reader { journal: self.clone(), next: after as usize, progress: self.progress.subscribe() }
+    /// Reads what comes after event number `after`. At the end of a journal that is closed, that is the last event once more
+    /// (case 362). None beyond what was written.
+    pub(crate) fn read(self: &Arc<Self>, after: u64) -> Option<Reader> {
+        let after = usize::try_from(after).ok()?;
+        (after <= self.events().kept.len()).then(|| Reader { next: after, ..self.read_all() })
+    }
+
+    /// Reads everything.
+    pub(crate) fn read_all(self: &Arc<Self>) -> Reader {
+        Reader { journal: self.clone(), next: 0, has_read: false, progress: self.progress.subscribe() }
     }
 
     fn events(&self) -> MutexGuard<'_, Events> {
@@ -142,9 +176,13 @@ impl Reader {
     pub(crate) async fn next(&mut self) -> Option<Vec<Kept<ExecuteResponse>>> {
         let next = self.next;
         let progress = *self.progress.wait_for(|progress| progress.length > next || progress.closed).await.ok()?;
-        if progress.length <= next {
-            return None;
-        }
+        let next = match progress.length {
+            length if length > next => next,
+            _ if self.has_read => return None,
+            // Who begins at the end is told how it ended.
+            length => length.checked_sub(1)?,
+        };
+        self.has_read = true;
         let mut bytes = 0;
         let fits = |event: &&Kept<ExecuteResponse>| {
             let before = bytes;
@@ -155,7 +193,7 @@ impl Reader {
             let events = self.journal.events();
             events.kept[next..progress.length.min(next + BATCH)].iter().take_while(fits).cloned().collect()
         };
-        self.next += batch.len();
+        self.next = next + batch.len();
         Some(batch)
     }
 
@@ -194,21 +232,26 @@ mod tests {
         let journal = journal();
         journal.append(event("a"));
         journal.tell();
-        let early = tokio::spawn(read_all(journal.read(0)));
+        assert!(journal.read(2).is_none(), "nothing was written there");
+        let early = tokio::spawn(read_all(journal.read_all()));
+        let at_the_end = tokio::spawn(read_all(journal.read(1).unwrap()));
         tokio::task::yield_now().await;
         for _ in 0..200 {
             journal.append(event("b"));
         }
         journal.close();
         assert_eq!(early.await.unwrap(), (1..=201).collect::<Vec<_>>());
-        assert_eq!(read_all(journal.read(199)).await, [200, 201]);
-        assert_eq!(read_all(journal.read(500)).await, [0; 0]);
+        assert_eq!(at_the_end.await.unwrap(), (2..=201).collect::<Vec<_>>());
+        assert_eq!(read_all(journal.read(199).unwrap()).await, [200, 201]);
+        // Case 362.
+        assert_eq!(read_all(journal.read(201).unwrap()).await, [201]);
+        assert!(journal.read(202).is_none());
     }
 
     #[tokio::test]
     async fn what_happens_in_one_moment_is_read_in_one_piece() {
         let journal = journal();
-        let mut reader = journal.read(0);
+        let mut reader = journal.read_all();
         journal.append(event("a"));
         assert!(reader.next().now_or_never().is_none(), "nothing was told yet");
         journal.append(event("b"));
@@ -225,9 +268,9 @@ mod tests {
             journal.append(event(&"x".repeat(BATCH_BYTES / 2)));
         }
         journal.close();
-        let mut reader = journal.read(0);
+        let mut reader = journal.read_all();
         assert_eq!(reader.next().await.map(|events| events.len()), Some(2));
-        assert_eq!(read_all(journal.read(0)).await.len(), 10);
+        assert_eq!(read_all(journal.read_all()).await.len(), 10);
     }
 
     /// Case 248.

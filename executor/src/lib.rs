@@ -75,7 +75,8 @@ use crate::{
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
 
 /// Paths of the methods that tell of runs and stop them, which is wanted most while the executor drains.
-const ABOUT_RUNS: [&str; 3] = [
+const ABOUT_RUNS: [&str; 4] = [
+    "/switchyard.v1.ExecutorService/GetRun",
     "/switchyard.v1.ExecutorService/ListRuns",
     "/switchyard.v1.ExecutorService/WatchRun",
     "/switchyard.v1.ExecutorService/CancelRun",

@@ -71,6 +71,28 @@ pub(crate) fn run(error: &runs::Error) -> Status {
     }
 }
 
+/// Refuses a request id that stands for a run of another plan.
+pub(crate) fn other_plan(run_id: &str, plan_id: &str) -> Status {
+    let text = format!(
+        "the request id stands for run {run_id}, which carries another plan out; use an id of its own for each plan"
+    );
+    refusal(Reason::RequestIdReused, text).metadata("run_id", run_id).metadata("plan_id", plan_id).into_status()
+}
+
+/// Refuses a request for what is wrong with one of its fields.
+pub(crate) fn request(field: &str, what: &str) -> Status {
+    refusal(Reason::RequestInvalid, format!("{field}: {what}")).violation(field, what).into_status()
+}
+
+/// Refuses to read a run from beyond what it has told.
+pub(crate) fn unknown_sequence(run_id: &str, after: u64, last: u64) -> Status {
+    let text = format!("run {run_id} has told {last} events, so there is nothing after {after}");
+    refusal(Reason::SequenceUnknown, text)
+        .metadata("run_id", run_id)
+        .metadata("last_sequence", last.to_string())
+        .into_status()
+}
+
 pub(crate) fn locks(error: &locks::Error) -> Status {
     match error {
         locks::Error::Conflict { run_id, .. } => {
@@ -104,6 +126,11 @@ pub(crate) fn adapters(not_allowed: &[NotAllowed]) -> Status {
         refusal.precondition("ADAPTER", adapter.address.as_str(), adapter.to_string())
     };
     not_allowed.iter().fold(refusal(Reason::AdapterNotAllowed, text), add).into_status()
+}
+
+/// What is said instead of the end of a run that gave no account of itself.
+pub(crate) fn broken_run(run_id: &str) -> Status {
+    plain(Reason::Internal, format!("run {run_id} ended by an internal error"))
 }
 
 pub(crate) fn unknown_run(run_id: &str) -> Status {

@@ -29,6 +29,8 @@ const MAX_REPEATED: usize = 256;
 pub(crate) const MAX_LISTED: usize = 1000;
 /// Largest account of what a component needs in a row of the summary, in bytes.
 const MAX_NEEDED: usize = 128 * 1024;
+/// Largest header that is kept of a plan, in bytes.
+const MAX_HEADER: usize = 512 * 1024;
 /// Largest critical path, in bytes of step ids.
 const MAX_PATH: usize = 256 * 1024;
 
@@ -41,6 +43,12 @@ pub(crate) struct Ended {
     pub(crate) fulfilled_by: Vec<String>,
     /// What was done about what it needs.
     pub(crate) prerequisites: Vec<v1::PrerequisiteResult>,
+    /// Where it was tried and did not succeed.
+    pub(crate) targets_failed: Vec<String>,
+    /// The worst of its targets.
+    pub(crate) readiness: v1::Readiness,
+    /// Number of warnings.
+    pub(crate) warnings: usize,
     /// When it ended, from the start of the run.
     pub(crate) at: Duration,
 }
@@ -79,6 +87,42 @@ pub(crate) fn briefly(failure: &Failure) -> v1::Failure {
 /// A text that has been said in full elsewhere.
 pub(crate) fn repeated(text: &str) -> String {
     capped(text, MAX_REPEATED)
+}
+
+/// The header of a plan as it is kept: whole, unless it is larger than [`MAX_HEADER`].
+pub(crate) fn header(header: &v1::PlanHeader) -> v1::PlanHeader {
+    if header.encoded_len() <= MAX_HEADER {
+        return header.clone();
+    }
+    let (clusters, set_aside, warnings) = (&header.clusters, &header.set_aside, &header.warnings);
+    v1::PlanHeader {
+        plan_id: header.plan_id.clone(),
+        operation: header.operation,
+        dry_run: header.dry_run,
+        design: header.design.clone(),
+        clusters: listed(clusters, MAX_LISTED),
+        include_dependencies: header.include_dependencies,
+        options: header.options.clone(),
+        step_count: header.step_count,
+        set_aside: first_within(set_aside, MAX_HEADER / 4),
+        warnings: first_within(warnings, MAX_HEADER / 4),
+        traceparent: header.traceparent.clone(),
+    }
+}
+
+/// Copies of as many of the first as fit.
+fn first_within<M: Message + Clone>(messages: &[M], bytes: usize) -> Vec<M> {
+    messages[..fitting(messages, bytes)].to_vec()
+}
+
+/// How many of the first fit.
+pub(crate) fn fitting<M: Message>(messages: &[M], bytes: usize) -> usize {
+    let mut size = 0;
+    let fits = |message: &&M| {
+        size += message.encoded_len() + 8;
+        size <= bytes
+    };
+    messages.iter().take_while(fits).count()
 }
 
 /// Names in a list, and how many more there are if they are too many.
@@ -153,13 +197,7 @@ fn shorten(failure: &mut Option<v1::Failure>, most: usize) {
 
 /// Keeps as many of the first as fit.
 fn keep_within<M: Message>(messages: &mut Vec<M>, bytes: usize) {
-    let mut size = 0;
-    let fits = |message: &&M| {
-        size += message.encoded_len() + 8;
-        size <= bytes
-    };
-    let kept = messages.iter().take_while(fits).count();
-    messages.truncate(kept);
+    messages.truncate(fitting(messages, bytes));
 }
 
 /// A chart as it is shown: without the credentials and signatures that its URL may hold.
@@ -274,6 +312,9 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
             outcome: outcome.into(),
             because: capped(&ended.because, MAX_BECAUSE),
             prerequisites: briefly_needed(&ended.prerequisites),
+            readiness: ended.readiness.into(),
+            warnings: ended.warnings as u32,
+            targets_failed: listed(&ended.targets_failed, MAX_LISTED),
         };
         size += row.encoded_len() + 8;
         if size > MAX_MESSAGE {
@@ -287,6 +328,7 @@ pub(crate) fn summary(plan: &Plan, ended: &[Ended], about: &About<'_>) -> Vec<v1
     last.counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect::<HashMap<_, _>>();
     last.critical_path = critical_path(plan, ended);
     last.cancelled_by = about.cancelled_by.into();
+    last.not_ready = ended.iter().filter(|ended| is_not_ready(ended.readiness)).count() as u32;
     last.complete = true;
     messages
 }
@@ -308,6 +350,36 @@ pub(crate) fn fulfilled_by(plan: &Plan, step: &Step, result: &v1::StepResult) ->
             clusters.collect()
         }
     }
+}
+
+/// Where a step was tried and did not succeed.
+pub(crate) fn targets_failed(result: &v1::StepResult) -> Vec<String> {
+    let failed =
+        |target: &&v1::TargetResult| matches!(target.outcome(), v1::Outcome::Failed | v1::Outcome::Indeterminate);
+    let name = |target: &v1::TargetResult| match &target.target {
+        Some(v1::target_result::Target::Cluster(name) | v1::target_result::Target::AdapterAddress(name)) => {
+            Some(name.clone())
+        }
+        None => None,
+    };
+    result.targets.iter().filter(failed).filter_map(name).collect()
+}
+
+/// The worst readiness of a step's targets; unspecified when none was asked for it.
+pub(crate) fn readiness(result: &v1::StepResult) -> v1::Readiness {
+    let rank = |readiness: &v1::Readiness| match readiness {
+        v1::Readiness::Unspecified => 0,
+        v1::Readiness::Ready => 1,
+        v1::Readiness::Unknown => 2,
+        v1::Readiness::Progressing => 3,
+        v1::Readiness::Stalled => 4,
+    };
+    result.targets.iter().map(v1::TargetResult::readiness).max_by_key(rank).unwrap_or_default()
+}
+
+/// Whether readiness was asked for and is not there.
+fn is_not_ready(readiness: v1::Readiness) -> bool {
+    !matches!(readiness, v1::Readiness::Unspecified | v1::Readiness::Ready)
 }
 
 /// The chain that took longest: from the step that ended last back along whatever it had to wait for last.

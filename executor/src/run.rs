@@ -635,6 +635,9 @@ impl<F: Fulfil> Driver<F> {
             because,
             fulfilled_by: report::fulfilled_by(&plan, step, &result),
             prerequisites: result.prerequisites.clone(),
+            targets_failed: report::targets_failed(&result),
+            readiness: report::readiness(&result),
+            warnings: result.targets.iter().map(|target| target.warnings.len()).sum(),
             at: self.began.elapsed(),
         });
         self.journal.append(Entry::StepResult(result));

@@ -1,22 +1,31 @@
 //! The runs of this executor: which go on, which may begin, and the events of those that ended (WatchRun, D24).
 
+mod page;
+
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
+use prost::Message;
 use prost_types::Timestamp;
-use switchyard_proto::v1;
+use switchyard_proto::{Kept, v1};
 use switchyard_service::{budget::Budget, status::capped};
 use tokio::sync::mpsc;
 
 use crate::{
+    in_use::InUse,
     journal::Journal,
     plan::Plan,
     report,
     run::{Control, Finished},
 };
+
+pub(crate) use self::page::page;
 
 /// Finished runs that are kept.
 const KEPT_RUNS: usize = 100;
@@ -26,6 +35,8 @@ const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
 /// Longest reason for a cancel, in bytes: everything that is not attempted repeats it.
 const MAX_REASON: usize = 256;
+/// What a run takes beside what it is told to be, in bytes.
+const OVERHEAD: usize = size_of::<Run>() + 512;
 
 /// Why a run may not begin.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +54,20 @@ pub(crate) struct Runs {
     most: usize,
     budget: Budget,
     runs: Mutex<BTreeMap<u64, Arc<Run>>>,
+    /// Request ids whose run is being looked for or started.
+    turns: InUse<String, tokio::sync::Mutex<()>>,
+}
+
+/// A run that is to begin.
+pub(crate) struct Entry<'a> {
+    pub(crate) id: String,
+    pub(crate) plan: &'a Plan,
+    /// URLs of its clusters, in the plan's order.
+    pub(crate) servers: &'a [String],
+    pub(crate) trace_id: String,
+    /// What its caller calls it.
+    pub(crate) start: v1::Start,
+    pub(crate) header: v1::PlanHeader,
 }
 
 /// One run.
@@ -50,7 +75,14 @@ pub(crate) struct Run {
     number: u64,
     pub(crate) id: String,
     pub(crate) trace_id: String,
-    plan_id: String,
+    /// Empty when the caller gave none.
+    request_id: String,
+    pub(crate) labels: std::collections::HashMap<String, String>,
+    pub(crate) plan_id: String,
+    header: Kept<v1::PlanHeader>,
+    goes_on_without_client: bool,
+    /// Execute streams that read it.
+    callers: AtomicUsize,
     design: v1::DesignRef,
     clusters: Vec<String>,
     /// API servers that the run changes, none in a dry run.
@@ -66,18 +98,24 @@ pub(crate) struct Run {
 impl Runs {
     /// Room for `most` runs at once, whose events draw from `budget`.
     pub(crate) fn new(most: usize, budget: Budget) -> Self {
-        Self { most, budget, runs: Mutex::default() }
+        Self { most, budget, runs: Mutex::default(), turns: InUse::default() }
     }
 
-    /// Enters a run, unless another run of the same design works on one of its clusters. `servers` are the URLs of its
-    /// clusters, in the plan's order.
-    pub(crate) fn begin(
-        &self,
-        id: String,
-        plan: &Plan,
-        servers: &[String],
-        trace_id: String,
-    ) -> Result<(Arc<Run>, mpsc::Receiver<Control>), Error> {
+    /// Waits until nobody else looks for the run of this request id or starts it.
+    pub(crate) async fn turn(&self, request_id: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        self.turns.get(request_id.to_owned(), Default::default).lock_owned().await
+    }
+
+    /// The run that a request id stands for, if it goes on or is still kept.
+    pub(crate) fn requested(&self, request_id: &str) -> Option<Arc<Run>> {
+        let mut runs = self.runs();
+        evict(&mut runs);
+        runs.values().find(|run| run.request_id == request_id).cloned()
+    }
+
+    /// Enters a run, unless another run of the same design works on one of its clusters.
+    pub(crate) fn begin(&self, entry: Entry<'_>) -> Result<(Arc<Run>, mpsc::Receiver<Control>), Error> {
+        let Entry { id, plan, servers, trace_id, start, header } = entry;
         let mut runs = self.runs();
         evict(&mut runs);
         let going = runs.values().filter(|run| run.is_going());
@@ -94,10 +132,20 @@ impl Runs {
         // Bounded: besides cancels only "written" arrives here, which may be dropped.
         let (control, controls) = mpsc::channel(1024);
         let number = runs.last_key_value().map_or(1, |(number, _)| number + 1);
+        let header = Kept::from(&header);
+        let names: usize = plan.clusters.iter().chain(servers).map(|name| name.len() + size_of::<String>()).sum();
+        let mut share = self.budget.share(0);
+        // Kept as long as the run's events, so counted with them.
+        share.take_anyway(OVERHEAD + start.encoded_len() + header.encoded_len() + names);
         let run = Arc::new(Run {
             number,
             id,
             trace_id,
+            request_id: start.request_id,
+            labels: start.labels,
+            header,
+            goes_on_without_client: plan.options.goes_on_without_client,
+            callers: AtomicUsize::new(0),
             plan_id: plan.id.clone(),
             design: plan.design.clone(),
             clusters: plan.clusters.clone(),
@@ -105,7 +153,7 @@ impl Runs {
             operation: plan.operation,
             dry_run: plan.dry_run,
             started: SystemTime::now(),
-            journal: Journal::new(self.budget.share(0)),
+            journal: Journal::new(share),
             control,
             ended: Mutex::default(),
         });
@@ -158,7 +206,47 @@ fn evict(runs: &mut BTreeMap<u64, Arc<Run>>) {
     }
 }
 
+/// An Execute stream that is told of a run. If it is dropped its client has gone away, which stops a run that is not to go on
+/// without one.
+pub(crate) struct Caller {
+    pub(crate) run: Arc<Run>,
+    has_left: bool,
+}
+
+impl Caller {
+    pub(crate) fn of(run: Arc<Run>) -> Self {
+        run.callers.fetch_add(1, Ordering::SeqCst);
+        Self { run, has_left: false }
+    }
+
+    /// Whether the run goes on when this stream ends.
+    pub(crate) fn leaves_it_going(&self) -> bool {
+        self.run.goes_on_without_client || self.run.callers.load(Ordering::SeqCst) > 1
+    }
+
+    /// Ends the stream without a consequence for the run.
+    pub(crate) fn leave(mut self) {
+        self.has_left = true;
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let others = self.run.callers.fetch_sub(1, Ordering::SeqCst) - 1;
+        if self.has_left || self.run.goes_on_without_client || others > 0 {
+            return;
+        }
+        let run = self.run.clone();
+        tokio::spawn(async move { run.cancel(v1::CancelledBy::Disconnect, "the client went away").await });
+    }
+}
+
 impl Run {
+    /// The header of its plan.
+    pub(crate) fn header(&self) -> Option<v1::PlanHeader> {
+        self.header.message().ok()
+    }
+
     /// Sender of what is to reach the run.
     pub(crate) fn control(&self) -> mpsc::Sender<Control> {
         self.control.clone()
@@ -198,6 +286,7 @@ impl Run {
             verdict: ended.map_or(v1::Verdict::Unspecified, |(_, _, verdict)| verdict).into(),
             last_sequence: self.journal.last_sequence(),
             trace_id: self.trace_id.clone(),
+            labels: self.labels.clone(),
         }
     }
 

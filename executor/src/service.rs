@@ -3,7 +3,6 @@
 use std::{pin::Pin, sync::Arc};
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use prost::Message;
 use switchyard_proto::{Kept, KeptWatchRunResponse, serving::executor_service_server::ExecutorService, v1};
 use switchyard_service::{received::Received, rpc, trace::Unparented};
 use tokio::{sync::mpsc, time::Instant};
@@ -13,15 +12,12 @@ use tracing::Instrument;
 
 use crate::{
     journal::BATCH,
-    refuse, report,
+    refuse, report, runs,
     session::{End, Session, Shared, hand_on},
 };
 
 /// Batches of events that wait for the transport. What does not fit stays in the run's journal.
 const ANSWERS: usize = 256 / BATCH;
-
-/// Clusters that are named for each run of a list that would not fit into a message otherwise.
-const FEW: usize = 10;
 
 /// Serves `switchyard.v1.ExecutorService`.
 #[derive(Clone)]
@@ -56,13 +52,15 @@ impl ExecutorService for Executor {
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
         let (answers, batches) = mpsc::channel(ANSWERS);
         let reader = run.journal.read(after_sequence);
+        let beyond = || refuse::unknown_sequence(&run_id, after_sequence, run.journal.last_sequence());
+        let reader = reader.ok_or_else(beyond)?;
         let reading = async move {
             tokio::select! {
-                end = hand_on(reader, &answers) => {
-                    if matches!(end, End::Stuck) {
-                        tracing::warn!(run_id, "who watches the run stopped reading; the stream is cut");
-                    }
-                }
+                end = hand_on(reader, &answers) => match end {
+                    End::Complete => {}
+                    End::Broken => _ = answers.send(Err(refuse::broken_run(&run_id))).await,
+                    End::Stuck => tracing::warn!(run_id, "who watches the run stopped reading; the stream is cut"),
+                },
                 () = answers.closed() => {}
             }
         };
@@ -71,15 +69,16 @@ impl ExecutorService for Executor {
         Ok(Response::new(Box::pin(events)))
     }
 
-    async fn list_runs(
-        &self,
-        _request: Request<v1::ListRunsRequest>,
-    ) -> Result<Response<v1::ListRunsResponse>, Status> {
-        let runs = self.shared.runs.list();
-        let with = |clusters| v1::ListRunsResponse { runs: runs.iter().map(|run| run.info(clusters)).collect() };
-        let response = with(report::MAX_LISTED);
-        let fits = response.encoded_len() <= report::MAX_EVENT;
-        Ok(Response::new(if fits { response } else { with(FEW) }))
+    async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let page = runs::page(&self.shared.runs.list(), request.get_ref());
+        page.map(Response::new).map_err(|(field, what)| refuse::request(field, what))
+    }
+
+    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
+        let v1::GetRunRequest { run_id } = request.into_inner();
+        let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
+        let (header, summary) = (run.header(), run.journal.summary());
+        Ok(Response::new(v1::GetRunResponse { run: Some(run.info(report::MAX_LISTED)), header, summary }))
     }
 
     async fn cancel_run(

@@ -14,7 +14,7 @@ use switchyard_service::{
     budget::Share,
     received::Received,
     shutdown::Shutdown,
-    status::{Reason, capped},
+    status::{self, Reason, capped},
     telemetry,
     trace::Unparented,
 };
@@ -45,7 +45,7 @@ use crate::{
     plan::Plan,
     refuse,
     run::{self, Identity},
-    runs::{self, Run, Runs},
+    runs::{self, Caller, Run, Runs},
     user_agent,
 };
 
@@ -128,7 +128,7 @@ impl Session {
 
     async fn carry_out(self, received: Result<Accepted, Status>) {
         let Self { shared, requests, waiting, answers, deadline } = self;
-        let started = async { start(&shared, received?).await };
+        let started = async { start_or_join(&shared, received?, &answers).await };
         let started = tokio::select! {
             started = started => started,
             () = answers.closed() => {
@@ -137,9 +137,7 @@ impl Session {
             }
         };
         let ended = match started {
-            Ok((run, goes_on_without_client)) => {
-                follow(&run, (requests, waiting), &answers, deadline, goes_on_without_client).await
-            }
+            Ok(caller) => follow(caller, (requests, waiting), &answers, deadline).await,
             Err(status) => Err(status),
         };
         if let Err(status) = ended {
@@ -149,10 +147,39 @@ impl Session {
     }
 }
 
+/// Starts the run, or finds the one that a call with the same request id has started.
+///
+/// A start that has a request id comes to its end also when its caller goes away: what it holds of the clusters is free again
+/// before the next call of that id has its turn, so that a call which is repeated is not in its own way.
+async fn start_or_join(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> Result<Caller, Status> {
+    let request_id = accepted.start.request_id.clone();
+    if request_id.is_empty() {
+        return start(shared, accepted, answers).await;
+    }
+    let turn = shared.runs.turn(&request_id).await;
+    if let Some(run) = shared.runs.requested(&request_id) {
+        if run.plan_id != accepted.plan.id {
+            return Err(refuse::other_plan(&run.id, &run.plan_id));
+        }
+        tracing::info!({ attributes::RUN_ID } = run.id, { attributes::REQUEST_ID } = request_id, "going on with a run");
+        return Ok(Caller::of(run));
+    }
+    let (shared, answers) = (shared.clone(), answers.clone());
+    let tasks = shared.tasks.clone();
+    let starting = async move {
+        let _turn = turn;
+        start(&shared, accepted, &answers).await
+    };
+    tasks.spawn(starting.in_current_span()).await.unwrap_or_else(|_| Err(status::internal().into_status()))
+}
+
 /// Proves the clusters and starts the run.
-async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bool), Status> {
-    let Accepted { plan, access, share } = accepted;
+async fn start(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> Result<Caller, Status> {
+    let Accepted { plan, access, start, header, share } = accepted;
+    let labels = labels(&start);
     tracing::info!(
+        { attributes::LABELS } = labels,
+        { attributes::REQUEST_ID } = start.request_id,
         { attributes::PLAN_ID } = plan.id,
         { attributes::DESIGN_ID } = plan.design.id,
         { attributes::DESIGN_NAME } = plan.design.name,
@@ -168,8 +195,12 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         { attributes::PLAN_ID } = plan.id,
         { attributes::DESIGN_ID } = plan.design.id,
         { attributes::DESIGN_NAME } = plan.design.name,
+        { attributes::LABELS } = Empty,
         { attributes::OUTCOME } = Empty,
     );
+    if !labels.is_empty() {
+        span.record(attributes::LABELS, &labels);
+    }
     let not_allowed = handover::not_allowed(&plan, &access, &shared.adapter_allow);
     if !plan.dry_run && !not_allowed.is_empty() {
         return Err(refuse::adapters(&not_allowed));
@@ -192,12 +223,28 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted) -> Result<(Arc<Run>, bo
         }
         _ => Locks::none(shared.tasks.clone()),
     };
-    let (run, controls) = shared.runs.begin(run_id, &plan, &servers, trace_id).map_err(|error| refuse::run(&error))?;
+    if answers.is_closed() && !plan.options.goes_on_without_client {
+        locks.release(Duration::MAX).await;
+        return Err(refuse::plain(
+            Reason::RunCancelled,
+            "the client went away before the run began; nothing was started",
+        ));
+    }
+    let options = header.options.clone();
+    let entry = runs::Entry { id: run_id, plan: &plan, servers: &servers, trace_id, start, header };
+    let (run, controls) = shared.runs.begin(entry).map_err(|error| refuse::run(&error))?;
     span.record(attributes::RUN_ID, &run.id);
-    let goes_on_without_client = plan.options.goes_on_without_client;
-    let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share };
-    begin(shared, run.clone(), plan, setting, controls, span);
-    Ok((run, goes_on_without_client))
+    let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share, options };
+    let caller = Caller::of(run.clone());
+    begin(shared, run, plan, setting, controls, span);
+    Ok(caller)
+}
+
+/// The labels as they are shown in a line.
+fn labels(start: &v1::Start) -> String {
+    let mut labels: Vec<_> = start.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.sort_unstable();
+    labels.join(",")
 }
 
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
@@ -279,6 +326,8 @@ struct Setting {
     locks: Locks,
     /// What the plan holds of the budget of all requests.
     share: Share,
+    /// As the plan's header has them.
+    options: Option<v1::RunOptions>,
 }
 
 /// Starts the run as a task of its own.
@@ -286,7 +335,7 @@ fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
     plan: Plan,
-    Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share }: Setting,
+    Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share, options }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
@@ -298,6 +347,12 @@ fn begin(
         step_count: plan.steps.len() as u32,
         clusters: clusters.iter().map(|cluster| info(cluster)).collect(),
         warnings: locks.warnings.clone(),
+        operation: plan.operation.into(),
+        dry_run: plan.dry_run,
+        design: Some(plan.design.clone()),
+        options,
+        target_count: plan.steps.iter().map(|step| plan.lanes(step).len() as u32).sum(),
+        labels: run.labels.clone(),
     }));
     // The smaller of what the request and the executor permit, and never more than the run's share (case 250).
     let most = [plan.options.max_in_flight, shared.max_in_flight].into_iter().flatten().min();
@@ -379,23 +434,24 @@ async fn stop_when_lost(run: &Run, locks: &Locks) -> Infallible {
 
 /// Hands the run's events on to their end, and whatever the client says to the run.
 async fn follow(
-    run: &Run,
+    caller: Caller,
     (requests, waiting): (Streaming<ExecuteRequest>, Option<Received>),
     answers: &Answers,
     deadline: Option<Instant>,
-    goes_on_without_client: bool,
 ) -> Result<(), Status> {
+    let run = &*caller.run.clone();
     let mut late = false;
     let mut due = deadline;
-    let mut outgoing = std::pin::pin!(hand_on(run.journal.read(0), answers));
+    let mut outgoing = std::pin::pin!(hand_on(run.journal.read_all(), answers));
     let mut incoming = std::pin::pin!(listen(run, requests, waiting));
     loop {
         tokio::select! {
             end = &mut outgoing => {
+                caller.leave();
                 return match end {
                     End::Complete if late => Err(refuse::late("the run was stopped")),
                     End::Complete => Ok(()),
-                    End::Broken => Err(refuse::plain(Reason::Internal, format!("run {} ended by an internal error", run.id))),
+                    End::Broken => Err(refuse::broken_run(&run.id)),
                     End::Stuck => {
                         tracing::warn!({ attributes::RUN_ID } = run.id, "the client stopped reading; its stream is cut");
                         Ok(())
@@ -403,20 +459,23 @@ async fn follow(
                 };
             }
             // The stream is refused; the plan that came before is not touched by it (cases 116, 269).
-            breach = &mut incoming => return Err(breach),
+            breach = &mut incoming => {
+                caller.leave();
+                return Err(breach);
+            }
             () = answers.closed() => {
-                tracing::info!({ attributes::RUN_ID } = run.id, goes_on_without_client, "the client went away");
-                if !goes_on_without_client {
-                    run.cancel(CancelledBy::Disconnect, "the client went away").await;
-                }
+                let goes_on = caller.leaves_it_going();
+                tracing::info!({ attributes::RUN_ID } = run.id, goes_on, "the client went away");
                 return Ok(());
             }
             () = at(due) => {
-                if goes_on_without_client {
+                if caller.leaves_it_going() {
+                    caller.leave();
                     let text = format!("run {} goes on without its client; WatchRun tells its end", run.id);
                     return Err(refuse::late(&text));
                 }
                 if late {
+                    caller.leave();
                     let text = format!("run {} was stopped and waits for writes in flight; WatchRun tells its end", run.id);
                     return Err(refuse::late(&text));
                 }

@@ -117,6 +117,7 @@ impl fmt::Debug for ExecuteRequest {
             Some(Part::Cluster(_)) => "cluster",
             Some(Part::Cancel(_)) => "cancel",
             Some(Part::Encoded(_)) => "encoded",
+            Some(Part::Start(_)) => "start",
         };
         f.debug_struct("ExecuteRequest").field("part", &part).finish()
     }

@@ -150,7 +150,7 @@ async fn a_method_that_is_not_there_is_answered_with_a_sentence() {
     let running = start(&[]).await;
     let mut executor = ExecutorServiceClient::new(running.channel().await);
 
-    let status = executor.list_runs(ListRunsRequest {}).await.unwrap_err();
+    let status = executor.list_runs(ListRunsRequest::default()).await.unwrap_err();
 
     assert_eq!((status.code(), status::reason_of(&status)), (Code::Unimplemented, Some(Reason::MethodUnknown)));
     assert!(status.message().contains("/switchyard.v1.ExecutorService/ListRuns"), "{}", status.message());

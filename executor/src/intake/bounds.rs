@@ -46,7 +46,7 @@ pub(super) fn held_for(part: &Part) -> usize {
         },
         // What it is decoded to.
         Part::Encoded(part) => OF_A_STEP + part.bytes.len(),
-        Part::Header(_) | Part::Cluster(_) | Part::Cancel(_) | Part::Trailer(_) => OF_A_STEP,
+        Part::Header(_) | Part::Cluster(_) | Part::Cancel(_) | Part::Trailer(_) | Part::Start(_) => OF_A_STEP,
     };
     part.encoded_len() + beside
 }

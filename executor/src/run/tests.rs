@@ -162,7 +162,7 @@ async fn carry_out(
     run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
-    (tell(journal.read(0)).await, started)
+    (tell(journal.read_all()).await, started)
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -310,7 +310,7 @@ async fn empty_plan_ends_with_an_empty_summary() {
 #[tokio::test]
 async fn others_have_their_turn_before_what_happened_is_told() {
     let journal = Journal::new(Budget::new(0).share(0));
-    let mut reader = journal.read(0);
+    let mut reader = journal.read_all();
     let mut telling = pin!(super::tell(&journal));
     assert!(futures::poll!(&mut telling).is_pending());
     for _ in 0..3 {

@@ -27,6 +27,8 @@ pub enum Reason {
     ClusterUnusable,
     /// Another run of this design is going on there.
     RunConflict,
+    /// The request id stands for a run of another plan.
+    RequestIdReused,
     /// A message is larger than `--max-message-bytes`.
     MessageTooLarge,
     /// The request takes more memory or time than one may, however few others there are.
@@ -37,6 +39,8 @@ pub enum Reason {
     TooManyRuns,
     /// No such run is remembered.
     RunUnknown,
+    /// The run has not told so many events.
+    SequenceUnknown,
     /// There is no such method.
     MethodUnknown,
     /// The caller stopped the run before it began.
@@ -50,7 +54,7 @@ pub enum Reason {
 }
 
 /// Every reason with its name on the wire and its code.
-const TABLE: [(Reason, &str, Code); 20] = [
+const TABLE: [(Reason, &str, Code); 22] = [
     (Reason::DesignInvalid, "DESIGN_INVALID", Code::InvalidArgument),
     (Reason::RequestInvalid, "REQUEST_INVALID", Code::InvalidArgument),
     (Reason::RegistrantAddressInvalid, "REGISTRANT_ADDRESS_INVALID", Code::FailedPrecondition),
@@ -61,11 +65,13 @@ const TABLE: [(Reason, &str, Code); 20] = [
     (Reason::PlanTooNew, "PLAN_TOO_NEW", Code::FailedPrecondition),
     (Reason::ClusterUnusable, "CLUSTER_UNUSABLE", Code::FailedPrecondition),
     (Reason::RunConflict, "RUN_CONFLICT", Code::Aborted),
+    (Reason::RequestIdReused, "REQUEST_ID_REUSED", Code::AlreadyExists),
     (Reason::MessageTooLarge, "MESSAGE_TOO_LARGE", Code::ResourceExhausted),
     (Reason::RequestTooCostly, "REQUEST_TOO_COSTLY", Code::ResourceExhausted),
     (Reason::TooBusy, "TOO_BUSY", Code::ResourceExhausted),
     (Reason::TooManyRuns, "TOO_MANY_RUNS", Code::ResourceExhausted),
     (Reason::RunUnknown, "RUN_UNKNOWN", Code::NotFound),
+    (Reason::SequenceUnknown, "SEQUENCE_UNKNOWN", Code::OutOfRange),
     (Reason::MethodUnknown, "METHOD_UNKNOWN", Code::Unimplemented),
     (Reason::RunCancelled, "RUN_CANCELLED", Code::Cancelled),
     (Reason::DeadlineExceeded, "DEADLINE_EXCEEDED", Code::DeadlineExceeded),

@@ -195,7 +195,7 @@ fn asked(work: &Work, place: &Place<'_>) -> (v1::PlanRequest, Vec<v1::ClusterAcc
 async fn until_ended(mut executor: ExecutorServiceClient<Channel>) -> anyhow::Result<()> {
     const LOOK: Duration = Duration::from_millis(100);
     loop {
-        let runs = executor.list_runs(v1::ListRunsRequest {}).await?.into_inner().runs;
+        let runs = executor.list_runs(v1::ListRunsRequest::default()).await?.into_inner().runs;
         if runs.first().is_some_and(|run| run.finished.is_some()) {
             return Ok(());
         }

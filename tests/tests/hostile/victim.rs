@@ -89,7 +89,7 @@ impl Victim {
             let served = async {
                 let channel = Channel::from_shared(self.url()).unwrap().connect().await.unwrap();
                 let mut executor = ExecutorServiceClient::new(channel.clone());
-                executor.list_runs(ListRunsRequest {}).await.unwrap();
+                executor.list_runs(ListRunsRequest::default()).await.unwrap();
                 // The cluster is none of the executor's: the whole plan was taken in to find that out.
                 let (parts, _) = plan(&["unknown"], Vec::new());
                 let status = refusal(&self.client, parts).await;

@@ -17,6 +17,7 @@ mod ownership;
 mod plugins;
 mod private;
 mod removal;
+mod requests;
 mod runs;
 mod secrets;
 mod stage;

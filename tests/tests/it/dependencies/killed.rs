@@ -67,7 +67,7 @@ async fn executor_that_starts_leaves_the_folders_of_another_that_is_at_work() {
     wait_for_scratch(&stand, |_| !nobodys.exists()).await;
     // It answers when the sweep is over.
     let next = Client::connect(&stand.pair.planner.url(), &next.url()).await.unwrap();
-    next.executor().list_runs(v1::ListRunsRequest {}).await.unwrap();
+    next.executor().list_runs(v1::ListRunsRequest::default()).await.unwrap();
     assert_eq!(stand.scratch().len(), before);
     execution.cancel("enough").await;
     execution.finish().await.unwrap();

@@ -34,7 +34,7 @@ async fn a_slow_reader_holds_up_nothing_and_misses_nothing() {
     let execution = client.execute(draft.seal(), direct).await.unwrap();
     let mut other = client::Client::connect(&program.url(), &program.url()).await.unwrap().executor();
     eventually("the run to end", async || {
-        let runs = other.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+        let runs = other.list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
         runs.len() == 2 && runs.iter().all(|run| run.finished.is_some())
     })
     .await;
@@ -187,7 +187,7 @@ async fn runs_are_listed_watched_and_cancelled_while_the_executor_drains() {
 
     refused(&late, Reason::ShuttingDown);
     let mut executor = stage.client.executor();
-    let runs = executor.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+    let runs = executor.list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
     assert_eq!(runs.len(), 1);
     executor.cancel_run(CancelRunRequest { run_id: run_id.clone(), reason: String::new() }).await.unwrap();
     gate.open();

@@ -81,7 +81,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
         // More than may go on at once come and go, so whatever stays would be in the way.
     }
     eventually("all runs to end", async || {
-        let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+        let runs = stage.client.executor().list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
         runs.len() == 30 && runs.iter().all(|run| run.finished.is_some())
     })
     .await;
@@ -132,17 +132,18 @@ async fn runs_can_be_listed_read_again_and_cancelled_by_id() {
     stage.east.wait_for(1, Seen::is_write).await.unwrap();
     let mut executor = stage.client.executor();
 
-    let runs = executor.list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+    let runs = executor.list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
     assert_eq!(runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), [&going_id, &finished_id]);
     assert_eq!((runs[0].verdict(), &runs[0].finished), (Verdict::Unspecified, &None));
     assert_eq!(runs[1].verdict(), Verdict::Succeeded);
     assert_eq!(runs[1].last_sequence, finished.events.len() as u64);
     assert_eq!((runs[1].clusters.as_slice(), runs[1].dry_run), ([String::from("west")].as_slice(), false));
 
-    // A finished run reads as it did the first time, from any place on; beyond its end there is nothing.
+    // A finished run reads as it did the first time, from any place on; beyond its end there is nothing to read.
     assert_eq!(watch(&stage, &finished_id, 0).await.events, finished.events);
     assert_eq!(watch(&stage, &finished_id, 3).await.events, finished.events[3..]);
-    assert_eq!(watch(&stage, &finished_id, 1_000).await.events, []);
+    let beyond = WatchRunRequest { run_id: finished_id.clone(), after_sequence: 1_000 };
+    refused(&executor.watch_run(beyond).await.unwrap_err(), Reason::SequenceUnknown);
 
     let cancel = CancelRunRequest { run_id: going_id.clone(), reason: "by hand".to_owned() };
     let run = executor.cancel_run(cancel).await.unwrap().into_inner().run.unwrap();

@@ -358,7 +358,7 @@ async fn a_second_plan_on_one_stream_is_refused_and_the_run_goes_on() {
             assert_eq!(outcome.summary.cancelled_by(), CancelledBy::Unspecified);
         }
     }
-    let runs = stage.client.executor().list_runs(ListRunsRequest {}).await.unwrap().into_inner().runs;
+    let runs = stage.client.executor().list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
     assert_eq!(runs.len(), 8);
 }
 
