@@ -7,6 +7,7 @@ mod clean;
 mod kinds;
 mod marks;
 mod name;
+mod values;
 
 pub use clean::{Cleaned, clean};
 pub use kinds::{is_cluster_scoped, is_list};

@@ -720,3 +720,19 @@ fn an_anchor_may_stand_on_a_key() {
                 model: {name: kubernetes}\n";
     assert_eq!(plan(text).steps[0].name, "name");
 }
+
+#[test]
+fn values_that_no_api_server_takes_are_named() {
+    let secret = json!({"data": {"good": "YQ==", "password": "not base64!"}, "stringData": {"text": "not base64!"}});
+    let planned = plan(&design([kind(configured(component("a"), secret), "v1", "Secret")]));
+    assert_eq!(warned(&planned), ["VALUE_SUSPICIOUS components[0].configuration.data.password"]);
+    assert!(!planned.warnings[0].message.contains("not base64!"));
+
+    let resources = json!({"limits": {"memory": "1Gb", "cpu": 1}, "requests": {"memory": "1Gi", "cpu": "0.5"}});
+    let spec = json!({"template": {"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": resources}]}}});
+    let planned = plan(&design([kind(configured(component("a"), json!({"spec": spec})), "apps/v1", "Deployment")]));
+    assert_eq!(
+        warned(&planned),
+        ["VALUE_SUSPICIOUS components[0].configuration.spec.template.spec.containers[1].resources.limits.memory"]
+    );
+}

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::marks::{COMPONENT_ID, DESIGN_ID, DESIGN_VERSION};
+use super::values;
 use crate::document::{At, Entry, Map, Node, Path, Value};
 use crate::problem::quoted;
 
@@ -80,6 +81,10 @@ pub fn clean(configuration: &mut Map<'_>, api_version: &str, kind: &str) -> Clea
     if api_version == "v1" && matches!(kind, "Secret" | "ConfigMap") {
         data(configuration, kind, &mut cleaned);
     }
+    for path in values::wrong_quantities(configuration, api_version, kind) {
+        let message = || format!("`{path}` is no quantity, such as 500m or 1Gi, and every API server refuses it");
+        cleaned.suspect(|| (path.clone(), message()));
+    }
     cleaned
 }
 
@@ -114,6 +119,19 @@ fn metadata_fields(metadata: &mut Map<'_>, cleaned: &mut Cleaned) {
     }
 }
 
+/// Whether the entries of a field are bytes, which JSON holds in base64.
+fn is_base64_wanted(kind: &str, field: &str) -> bool {
+    matches!((kind, field), ("Secret", "data") | ("ConfigMap", "binaryData"))
+}
+
+/// Where a text goes that is no base64.
+fn way_out(kind: &str) -> &'static str {
+    match kind {
+        "Secret" => "text as it is belongs into `stringData`",
+        _ => "text as it is belongs into `data`",
+    }
+}
+
 /// Looks at the data of a Secret or ConfigMap, and turns `stringData` into `data`: written as it stands, a key that is
 /// later taken out of the design would stay in the cluster, because the server owns what it made of it.
 fn data(configuration: &mut Map<'_>, kind: &str, cleaned: &mut Cleaned) {
@@ -125,6 +143,10 @@ fn data(configuration: &mut Map<'_>, kind: &str, cleaned: &mut Cleaned) {
                 let found = entry.node.value.type_name();
                 let key = || quoted(&entry.key);
                 let message = || format!("the entry {} is {found} and must be text; put it in quotes", key());
+                cleaned.suspect(|| (path(), message()));
+            }
+            if is_base64_wanted(kind, field) && entry.node.as_str().is_some_and(|text| !values::is_base64(text)) {
+                let message = || format!("the entry {} is no base64; {}", quoted(&entry.key), way_out(kind));
                 cleaned.suspect(|| (path(), message()));
             }
             if entry.key.contains(' ') {
