@@ -678,6 +678,8 @@ impl Class {
             500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, OVERLOAD),
             // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
             500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
+            // So is a value of the wrong form, such as a quantity or base64 that is none (case 282).
+            500 if message.contains("unable to convert unstructured object to ") => Self::refused(Reason::Invalid),
             500 if names_a_version_that_is_gone(|words| message.contains(words)) => Self::refused(Reason::Invalid),
             500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
             500 if reason.is("Timeout") || message.contains("request timed out") => Self::lost(Reason::Timeout),
@@ -985,6 +987,9 @@ mod tests {
         assert_refused(&judge(422, &status("Invalid", "spec.x: Required value", "{}")), Reason::Invalid);
         let unknown = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .x: field not declared in schema";
         assert_refused(&judge(500, &status("", unknown, "{}")), Reason::Invalid);
+        let wrong = "failed to convert new object (shop/web; apps/v1, Kind=Deployment) to proper version: unable to convert \
+                     unstructured object to apps/v1, Kind=Deployment: quantities must match the regular expression";
+        assert_refused(&judge(500, &status("", wrong, "{}")), Reason::Invalid);
         assert_refused(&judge(302, ""), Reason::UnexpectedAnswer);
         assert_again(&judge(503, ""), Reason::ApiUnavailable, false);
     }

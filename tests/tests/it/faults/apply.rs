@@ -391,3 +391,26 @@ async fn fields_that_kubectl_apply_left_behind_are_named() {
     let named = |it: &String| it.contains("kubectl-client-side-apply") && it.contains("data.old");
     assert!(warnings.iter().any(named), "{warnings:?}");
 }
+
+/// Case 282: an API server answers 500 to values that it cannot make an object of. It would do so again.
+#[tokio::test]
+async fn values_of_which_no_object_can_be_made_are_refused_at_once() {
+    let stage = Stage::set("values").await;
+    let containers = json!([{"name": "main", "image": "nginx", "resources": {"limits": {"memory": "1Gb"}}}]);
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": stage.namespace},
+        "data": {"password": "not base64!"},
+    });
+    let draft = Draft::on(&["east"])
+        .apply("web", &[], &deployment(&stage, "web", &json!({"template": template})))
+        .apply("login", &[], &secret);
+
+    let outcome = stage.run(&draft).await;
+
+    for name in ["web", "login"] {
+        let failure = failure(&outcome, name, "east");
+        assert!(failure.reason == "INVALID" && !failure.retryable, "{name}: {failure:?}");
+        assert_eq!(outcome.target(name, "east").unwrap().attempts, 1, "{name}");
+    }
+}
