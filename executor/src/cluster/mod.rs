@@ -169,6 +169,29 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Cluster {
+    /// The cluster before anything was sent to it.
+    fn unproven(name: &str, way: Way, discovery: Arc<Discovery>, design: Arc<OfDesign>) -> Result<Self, Error> {
+        Ok(Self {
+            name: name.to_owned(),
+            server: without_credentials(&way.config.cluster_url),
+            version: String::new(),
+            client: Self::dial(&way, Version::Http2)?,
+            watching: OnceLock::new(),
+            plugin: way.plugin.clone(),
+            secrets: OfCluster { credentials: way.credentials.clone(), design },
+            way: Arc::new(way),
+            discovery,
+            watches: Watches::default(),
+            baseline: None,
+            fence: OnceLock::new(),
+        })
+    }
+
+    fn dial(way: &Way, version: Version) -> Result<client::Client, Error> {
+        let breaker = Arc::new(Breaker::default());
+        client::client(way, version, breaker).map_err(|error| Error::Credentials(access::unusable(&error)))
+    }
+
     /// Proves that the cluster is workable: that its API server answers and accepts the credentials. Reads only. `discovery` is
     /// what is known of its kinds, `design` what must not be said of what it answers.
     pub(crate) async fn connect(
@@ -178,33 +201,13 @@ impl Cluster {
         design: Arc<OfDesign>,
         by: Instant,
     ) -> Result<Self, Error> {
-        let way = Arc::new(way);
-        let server = without_credentials(&way.config.cluster_url);
-        let connect = |version| {
-            let breaker = Arc::new(Breaker::default());
-            client::client(&way, version, breaker).map_err(|error| Error::Credentials(access::unusable(&error)))
-        };
-        let client = connect(Version::Http2)?;
-        let mut cluster = Self {
-            name: name.to_owned(),
-            server,
-            version: String::new(),
-            client,
-            watching: OnceLock::new(),
-            way: way.clone(),
-            plugin: way.plugin.clone(),
-            secrets: OfCluster { credentials: way.credentials.clone(), design },
-            discovery,
-            watches: Watches::default(),
-            baseline: None,
-            fence: OnceLock::new(),
-        };
+        let mut cluster = Self::unproven(name, way, discovery, design)?;
         let mut reply = cluster.get("/version", by).await;
         if matches!(&reply, Err(Error::Unanswered(Unanswered::NotSent(why) | Unanswered::Lost(why))) if !is_final(why))
         {
             // A server or a proxy that does not speak HTTP/2 shows it in many ways; if this was not the reason, the second
             // attempt shows the real one.
-            cluster.client = connect(Version::Http1)?;
+            cluster.client = Self::dial(&cluster.way, Version::Http1)?;
             reply = cluster.get("/version", by).await;
         }
         let version: ServerVersion = serde_json::from_slice(&reply?.body)
@@ -469,6 +472,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
 
     #[test]
@@ -477,6 +482,28 @@ mod tests {
         headers.append(header::WARNING, HeaderValue::from_static("299 - \"unknown field \\\"spec.x\\\"\""));
         headers.append(header::WARNING, HeaderValue::from_static("299 - \"deprecated\""));
         assert_eq!(warnings(&headers), ["unknown field \"spec.x\"".into(), "deprecated".into()]);
+    }
+
+    /// Case 261: whoever sends, and whenever the run hears of it.
+    #[tokio::test]
+    async fn nothing_that_writes_is_sent_once_the_fence_is_shut() {
+        // Nobody listens there, so what is sent is not answered.
+        let kubeconfig = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [
+            {"name": "c", "context": {"cluster": "c", "user": "c"}}], "users": [{"name": "c"}], "current-context": "c"}"#;
+        let way = access::Access::default().way("c", &access::Source::Kubeconfig(kubeconfig.into())).await.unwrap();
+        let cluster = Cluster::unproven("c", way, Arc::default(), Arc::default()).unwrap();
+        let send = async |method: Method| {
+            let request = Request::builder().method(method).uri("/api/v1/x").body(Body::empty()).unwrap();
+            cluster.send(request, &Target::default(), Instant::now() + Duration::from_secs(10)).await.map(|_| ())
+        };
+        let fence = Arc::new(Fence::open_until(fence::now() + Duration::from_secs(60)));
+        cluster.put_behind(fence.clone());
+        assert!(matches!(send(Method::PATCH).await, Err(Unanswered::NotSent(_))));
+        fence.shut();
+        for method in [Method::PATCH, Method::DELETE, Method::POST, Method::PUT] {
+            assert!(matches!(send(method).await, Err(Unanswered::Fenced)));
+        }
+        assert!(matches!(send(Method::GET).await, Err(Unanswered::NotSent(_))));
     }
 
     #[test]
