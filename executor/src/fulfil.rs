@@ -102,6 +102,8 @@ pub(crate) struct Done {
     pub(crate) object: Option<v1::ObjectRef>,
     /// In a dry run: what would change.
     pub(crate) diff: Vec<FieldDiff>,
+    /// Fields that the cluster holds otherwise than they were sent, where that was looked at (L5).
+    pub(crate) altered: Vec<FieldDiff>,
     /// What the wait until it is ready came to, where one was asked for (D16).
     pub(crate) readiness: Option<Ready>,
     /// The design that the object belongs to, where it was left as it is (L1).

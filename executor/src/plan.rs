@@ -44,6 +44,7 @@ pub(crate) struct Options {
     pub(crate) remove_dependencies: bool,
     pub(crate) goes_on_without_client: bool,
     pub(crate) existing: v1::Existing,
+    pub(crate) report_altered: bool,
 }
 
 /// One step of a verified plan.

@@ -159,6 +159,7 @@ pub(crate) fn brief(mut event: Event) -> Event {
         shorten(&mut target.error, MAX_REPEATED);
         target.warnings.truncate(1);
         target.warnings.iter_mut().for_each(|warning| *warning = repeated(warning));
+        target.altered.clear();
         if !target.diff.is_empty() {
             target.warnings.push(format!("{} fields that would change are left out", target.diff.len()));
             target.diff.clear();

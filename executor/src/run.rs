@@ -541,6 +541,7 @@ impl<F: Fulfil> Driver<F> {
                         target.change = done.change.into();
                         target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
+                        target.altered = done.altered.into_iter().map(report::field_diff).collect();
                         target.shared_with = done.shared_with.map(String::from).unwrap_or_default();
                         tell_readiness(&mut target, done.readiness);
                     }
@@ -558,8 +559,8 @@ impl<F: Fulfil> Driver<F> {
             }
         }
         for target in std::iter::once(target).chain(checked) {
-            // What would change is said once, with the target (case 249).
-            open.targets.push(v1::TargetResult { diff: Vec::new(), ..target.clone() });
+            // What would change, and what was changed, is said once, with the target (case 249).
+            open.targets.push(v1::TargetResult { diff: Vec::new(), altered: Vec::new(), ..target.clone() });
             journal.append(Entry::TargetResult(target));
         }
     }

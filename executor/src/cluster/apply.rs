@@ -62,10 +62,13 @@ pub(crate) struct Applied {
 }
 
 /// What applying would change.
+#[derive(Default)]
 pub(crate) struct Rehearsed {
     /// The object as it is now; its change is what would be.
     pub(crate) applied: Applied,
     pub(crate) diff: Vec<FieldDiff>,
+    /// The object as it would be.
+    pub(crate) after: Option<Value>,
     /// Whether the object is there and carries no design's mark.
     pub(crate) adopts: bool,
 }
@@ -190,7 +193,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
                 ..Applied::default()
             };
             let adopts = before.as_ref().is_some_and(|it| it["metadata"]["labels"][object::DESIGN_LABEL].is_null());
-            Ok(Rehearsed { applied, diff, adopts })
+            Ok(Rehearsed { applied, diff, after: Some(after), adopts })
         }
         _ => Err(verdict::odd(&what.subject, "it is not the object")),
     };

@@ -1,6 +1,7 @@
 //! The direct path: applies a step's object to one cluster, removes it, or asks what either would do (S18, S20, S22).
 
 mod existing;
+mod rehearse;
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde_json::Value;
 use switchyard_proto::v1::{self, ObjectRef, Operation};
 use tokio::{
     sync::OnceCell,
@@ -19,7 +21,7 @@ use super::{Attempt, Done, Order, Ready};
 use crate::{
     cluster::{
         Change, Cluster,
-        apply::{self, Applied, Marks, Patch, Rehearsed},
+        apply::{self, Applied, Patch},
         contents::Everywhere,
         definition,
         discovery::{self, Absence, Resource},
@@ -31,9 +33,14 @@ use crate::{
     diff::FieldDiff,
     mask::{OfDesign, Secrets},
     plan::{self, Plan, Work},
+    present::compare,
     schedule::{Lane, StepIx},
     verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Referred, Subject, Verdict},
 };
+
+/// Fields that were altered are told up to this many, and named in a warning up to that many.
+const MOST_ALTERED: usize = 20;
+const NAMED: usize = 5;
 
 /// A namespace by lane and name, and whether it was created.
 type Created = BTreeMap<(u16, String), Arc<OnceCell<()>>>;
@@ -204,6 +211,14 @@ impl Direct {
         {
             outcome.warnings.push(ADOPTED.into());
         }
+        let altered = match &outcome.result {
+            Ok(applied) if self.plan.options.report_altered && applied.change != Change::Unchanged => {
+                let after = serde_json::from_slice(&applied.body);
+                after.map(|after| altered(direct, &after, &self.secrets)).unwrap_or_default()
+            }
+            Ok(_) | Err(_) => Vec::new(),
+        };
+        outcome.warnings.extend(rewritten(&altered));
         let result = match outcome.result {
             Err(Verdict::Refused(failure))
                 if failure.reason == Reason::NamespaceNotFound && self.plan.options.create_namespaces =>
@@ -233,7 +248,7 @@ impl Direct {
                 verdict => Err(verdict),
             },
         };
-        let result = result.map(|done| Done { shared_with, ..done });
+        let result = result.map(|done| Done { shared_with, altered, ..done });
         Attempt { result, sent, took, warnings: outcome.warnings, checked: Vec::new() }
     }
 
@@ -250,35 +265,6 @@ impl Direct {
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
         let secrets = Secrets::around(&task.direct.manifest, &self.secrets);
         Done { readiness: Some(Ready::masked(report, &secrets)), ..done(subject, applied, Vec::new()) }
-    }
-
-    async fn rehearse(&self, task: &Task<'_>) -> Attempt {
-        let (cluster, by) = (task.cluster, task.order.answer_by);
-        let mut outcome = apply::rehearse(cluster, &self.patch(task), Marks::Count, by).await;
-        let (mut sent, mut shared_with) = (1, None);
-        if let Some(conflict) = conflict(&outcome.result) {
-            match self.settle(task, conflict).await {
-                Ok(Settled::Force { from }) => {
-                    let forced = Patch { force: true, ..self.patch(task) };
-                    outcome = apply::rehearse(cluster, &forced, Marks::Count, by).await;
-                    outcome.warnings.extend(from.as_deref().map(taken_over));
-                    sent += 1;
-                }
-                Ok(Settled::Shared { applied, with }) => {
-                    outcome.result = Ok(Rehearsed { applied, diff: Vec::new(), adopts: false });
-                    shared_with = Some(with);
-                }
-                Err(verdict) => outcome.result = Err(verdict),
-            }
-        }
-        if outcome.result.as_ref().is_ok_and(|rehearsed| rehearsed.adopts) {
-            outcome.warnings.push(ADOPTED.into());
-        }
-        let result = outcome
-            .result
-            .map(|rehearsed| Done { shared_with, ..done(&task.subject, rehearsed.applied, rehearsed.diff) })
-            .map_err(|verdict| self.tell(verdict, &task.subject, task.direct, task.order));
-        Attempt { result, sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {
@@ -397,6 +383,33 @@ impl Direct {
     }
 }
 
+/// Declared fields that the API server took and holds otherwise (case 219), masked.
+fn altered(direct: &plan::Direct, after: &Value, of_design: &OfDesign) -> Vec<FieldDiff> {
+    let Ok(declared) = serde_json::from_slice::<Value>(&direct.manifest) else { return Vec::new() };
+    let mut differences = compare::differences(&declared, after);
+    if differences.is_empty() {
+        return Vec::new();
+    }
+    differences.truncate(MOST_ALTERED);
+    let secrets = Secrets::around(&direct.manifest, of_design).and(Secrets::of_value(after));
+    let told = compare::tell(&differences, |text| secrets.mask(text)).into_iter();
+    // What was sent came before what is held.
+    told.map(|FieldDiff { path, before, after }| FieldDiff { path, before: after, after: before }).collect()
+}
+
+/// What to say of fields that were altered.
+fn rewritten(altered: &[FieldDiff]) -> Option<String> {
+    if altered.is_empty() {
+        return None;
+    }
+    let paths: Vec<_> = altered.iter().take(NAMED).map(|field| field.path.as_str()).collect();
+    let more = if altered.len() > NAMED { format!(" and {} more", altered.len() - NAMED) } else { String::new() };
+    Some(format!(
+        "the cluster holds other values than were sent in {}{more}, as a mutating webhook or policy has it",
+        paths.join(", ")
+    ))
+}
+
 /// The conflict that a request ended in.
 fn conflict<T>(result: &Result<T, Verdict>) -> Option<Failure> {
     match result {
@@ -423,7 +436,14 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { change: applied.change.into(), object: Some(object), diff, readiness: None, shared_with: None }
+    Done {
+        change: applied.change.into(),
+        object: Some(object),
+        diff,
+        altered: Vec::new(),
+        readiness: None,
+        shared_with: None,
+    }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {

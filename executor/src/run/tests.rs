@@ -30,8 +30,14 @@ impl Fulfil for Scripted {
         assert_ne!(name, "panics", "as the test wants it");
         let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
         sleep(takes).await;
-        let done =
-            Done { change: v1::Change::Created, object: None, diff: Vec::new(), readiness: None, shared_with: None };
+        let done = Done {
+            change: v1::Change::Created,
+            object: None,
+            diff: Vec::new(),
+            altered: Vec::new(),
+            readiness: None,
+            shared_with: None,
+        };
         Attempt { result: result.map(|()| done), sent: 1, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 
@@ -103,6 +109,7 @@ fn plan(text: &str) -> Arc<Plan> {
             remove_dependencies: false,
             goes_on_without_client: false,
             existing: v1::Existing::Refuse,
+            report_altered: false,
         },
         steps,
         traceparent: String::new(),

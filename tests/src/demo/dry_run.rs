@@ -96,7 +96,9 @@ fn answer(target: &TargetResult) -> Answer {
         (Ending::Indeterminate, _) => (Paint::Wary, "cannot tell"),
         _ => (Paint::Bad, "would fail"),
     };
-    Answer { word, paint, because: target.error.as_ref().map(|error| error.message.clone()).unwrap_or_default() }
+    let tried = || target.warnings.iter().find(|warning| warning.starts_with("tried in namespace ")).cloned();
+    let because = target.error.as_ref().map(|error| error.message.clone()).or_else(tried).unwrap_or_default();
+    Answer { word, paint, because }
 }
 
 #[cfg(test)]

@@ -131,15 +131,15 @@ async fn demo_asks_first_shows_both_paths_and_takes_the_design_down_at_the_end()
     assert!(line(text, "The plan", &[" web "]).contains("db-access"), "a direct component depends on the adapter's");
 
     assert_eq!(line(text, "The dry run", &["shop"]), "shop would create east, west");
+    // L11: the namespace comes with the design.
     let told = line(text, "The dry run", &["db-access"]);
-    assert!(
-        told.starts_with("db-access cannot tell east, west namespace shop") && told.contains("component"),
-        "{told}"
-    );
+    assert!(told.starts_with("db-access would create east, west tried in namespace default"), "{told}");
+    let told = line(text, "The dry run", &["summer-sale"]);
+    assert!(told.starts_with("summer-sale cannot tell east, west kind Offer is defined by component"), "{told}");
     let proof = line(text, "The dry run", &["by the clusters' own logs"]);
     assert_eq!(
         proof,
-        "by the clusters' own logs 18 writes were tried out and none was made; the adapter was not called"
+        "by the clusters' own logs 32 writes were tried out and none was made; the adapter was not called"
     );
 
     assert_holds(&line(text, "The run", &["db-access", address]), &["created db-access"]);

@@ -32,6 +32,11 @@ async fn every_component_is_answered_and_nothing_changes() {
     let before = Design::new().config_map(&format!("kept-{tag}"), &existing, &[]);
     client.run(client::deploy(before.text(), &["east"]), vec![]).await.unwrap();
 
+    let taken = format!("taken-{tag}");
+    client
+        .run(client::deploy(Design::new().config_map(&taken, "default", &[]).text(), &["east"]), vec![])
+        .await
+        .unwrap();
     let version = format!("{group}/v1");
     let design = before
         .next_version()
@@ -58,14 +63,23 @@ async fn every_component_is_answered_and_nothing_changes() {
         )
         .config_map("behind", &existing, &["broken"])
         .config_map("further", &existing, &["behind"])
-        .config_map("nowhere", &format!("typo-{tag}"), &[]);
+        .config_map("nowhere", &format!("typo-{tag}"), &[])
+        .component(
+            "wrong",
+            ("v1", "ConfigMap"),
+            &[],
+            &format!("{{metadata: {{namespace: {namespace}}}, data: {{'no such key!': x}}}}"),
+        )
+        .config_map(&taken, &namespace, &[]);
     let versions = stored(pair.world.east(), &existing).await;
     let outcome = client.run(dry(&design, &["east"]), vec![]).await.unwrap();
     assert_eq!(stored(pair.world.east(), &existing).await, versions, "every resource version is as before");
     let outcomes = outcome.outcomes();
     for (name, wanted) in [
         (namespace.as_str(), Outcome::Succeeded),
-        ("inside", Outcome::Indeterminate),
+        ("inside", Outcome::Succeeded),
+        ("wrong", Outcome::Failed),
+        (taken.as_str(), Outcome::Indeterminate),
         ("gadget", Outcome::Indeterminate),
         ("broken", Outcome::Failed),
         ("behind", Outcome::Succeeded),
@@ -74,9 +88,14 @@ async fn every_component_is_answered_and_nothing_changes() {
     ] {
         assert_eq!(outcomes[name], wanted, "{name}: {:#?}", outcome.result(name));
     }
-    assert_eq!(outcome.results.len(), 9);
+    assert_eq!(outcome.results.len(), 11);
     let told = |name: &str| outcome.target(name, "east").unwrap().error.clone().unwrap().message;
-    assert!(told("inside").contains(&format!("created by component {namespace}")), "{}", told("inside"));
+    // L11: what comes with its namespace is tried in one that is there, unless another object has its name there.
+    let inside = outcome.target("inside", "east").unwrap();
+    assert_eq!((inside.change(), &*inside.object.as_ref().unwrap().namespace), (Change::Created, &*namespace));
+    assert!(inside.warnings.iter().any(|it| it.contains("tried in namespace default")), "{:?}", inside.warnings);
+    assert!(told("wrong").contains("no such key!") && told("wrong").contains("tried in"), "{}", told("wrong"));
+    assert!(told(&taken).contains(&format!("created by component {namespace}")), "{}", told(&taken));
     assert!(told("gadget").contains(&format!("gadgets.{group}")), "{}", told("gadget"));
     let held = outcome.result("further").unwrap().would_be_withheld.clone().unwrap();
     assert_eq!((held.component.as_str(), held.root_component.as_str()), ("behind", "broken"));
@@ -105,7 +124,7 @@ async fn every_component_is_answered_and_nothing_changes() {
     assert!(writes.len() >= 4);
     let real: Vec<_> = writes.iter().filter(|event| !event.uri.contains("dryRun=All")).collect();
     // Only what the test itself deployed.
-    assert_eq!(real.len(), 1, "{real:#?}");
+    assert_eq!(real.len(), 2, "{real:#?}");
 }
 
 /// Resource versions of what a namespace holds, by name.

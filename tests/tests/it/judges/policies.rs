@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchyard_proto::v1::{Failure, Outcome, PlanRequest, Verdict};
+use switchyard_proto::v1::{Failure, Outcome, PlanRequest, RunOptions, Verdict};
 use switchyard_tests::{
     client,
     sandbox::{Cluster, ControlPlane, audit},
@@ -102,6 +102,65 @@ async fn policy_that_denies_is_named_with_its_binding_and_holds_back_dependents_
     }
     let outcome = run(cluster, deploy(&design)).await;
     assert_eq!(outcome.outcomes()["behind"], Outcome::Withheld);
+}
+
+/// A policy that gives the key `colour` of every ConfigMap of a namespace another value.
+async fn squash_colour(cluster: &Cluster, namespace: &str) {
+    let name = format!("squash-{namespace}");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]},
+            ]},
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {
+                "expression": "[JSONPatch{op: 'add', path: '/data/colour', value: 'grey'}]",
+            }}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": format!("{name}-binding")},
+        "spec": {
+            "policyName": name,
+            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
+        },
+    });
+    post(cluster, &format!("{ADMISSION}/mutatingadmissionpolicies"), &policy).await.unwrap();
+    post(cluster, &format!("{ADMISSION}/mutatingadmissionpolicybindings"), &binding).await.unwrap();
+    let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}, "data": {"a": "x"}});
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All");
+    let is_in_force = async || post(cluster, &path, &probe).await.is_ok_and(|made| made["data"]["colour"] == "grey");
+    eventually("the policy to be in force", is_in_force).await;
+}
+
+/// Case 219: what admission makes of an object is said, not passed over.
+#[tokio::test]
+async fn fields_that_a_policy_rewrites_are_reported() {
+    let pair = Pair::shared().await;
+    let cluster = pair.world.east();
+    let namespace = cluster.namespace_for("rewritten").await.unwrap();
+    squash_colour(cluster, &namespace).await;
+    let plain = format!("{{metadata: {{namespace: {namespace}}}, data: {{size: big}}}}");
+    let design =
+        Design::new().config_map("painted", &namespace, &[]).component("plain", ("v1", "ConfigMap"), &[], &plain);
+    let reports = |report_altered| {
+        let options = Some(RunOptions { report_altered, ..RunOptions::default() });
+        PlanRequest { options, ..deploy(&design) }
+    };
+    for request in [PlanRequest { dry_run: true, ..deploy(&design) }, reports(true)] {
+        let outcome = run(cluster, request).await;
+        assert_eq!(outcome.verdict(), Verdict::Succeeded);
+        let painted = outcome.target("painted", "main").unwrap();
+        let told: Vec<_> = painted.altered.iter().map(|it| (&*it.path, &*it.before, &*it.after)).collect();
+        assert_eq!(told, [("data.colour", "\"blue\"", "\"grey\"")]);
+        assert!(painted.warnings.iter().any(|it| it.contains("data.colour")), "{:?}", painted.warnings);
+        // What is only added contradicts nobody.
+        assert!(outcome.target("plain", "main").unwrap().altered.is_empty());
+    }
+    assert!(run(cluster, reports(false)).await.targets().all(|target| target.altered.is_empty()));
 }
 
 /// A pod that uses an account.

@@ -1,0 +1,108 @@
+//! What a cluster would say to an object (S22, D20).
+//!
+//! The API server goes all the way and stores nothing, so it cannot be asked about an object whose namespace comes with the
+//! design. Such an object is tried in a namespace that is there (L11): what the server says of the object itself holds there too,
+//! what it says of the place does not.
+
+use serde_json::Value;
+
+use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, rewritten, taken_over};
+use crate::{
+    cluster::{
+        Change,
+        apply::{self, Marks, Outcome, Patch, Rehearsed},
+    },
+    fulfil::{Attempt, Done},
+    verdict::{self, Reason, Subject, Verdict},
+};
+
+/// Every cluster has it.
+const TRIED_IN: &str = "default";
+
+impl Direct {
+    pub(super) async fn rehearse(&self, task: &Task<'_>) -> Attempt {
+        let (cluster, by) = (task.cluster, task.order.answer_by);
+        let mut outcome = apply::rehearse(cluster, &self.patch(task), Marks::Count, by).await;
+        let (mut sent, mut shared_with) = (1, None);
+        if let Some(conflict) = conflict(&outcome.result) {
+            match self.settle(task, conflict).await {
+                Ok(Settled::Force { from }) => {
+                    let forced = Patch { force: true, ..self.patch(task) };
+                    outcome = apply::rehearse(cluster, &forced, Marks::Count, by).await;
+                    outcome.warnings.extend(from.as_deref().map(taken_over));
+                    sent += 1;
+                }
+                Ok(Settled::Shared { applied, with }) => {
+                    outcome.result = Ok(Rehearsed { applied, ..Rehearsed::default() });
+                    shared_with = Some(with);
+                }
+                Err(verdict) => outcome.result = Err(verdict),
+            }
+        }
+        if outcome.result.as_ref().is_ok_and(|rehearsed| rehearsed.adopts) {
+            outcome.warnings.push(ADOPTED.into());
+        }
+        let result = match outcome.result {
+            Ok(rehearsed) => Ok(rehearsed),
+            Err(verdict) => match self.tell(verdict, &task.subject, task.direct, task.order) {
+                Verdict::Unknown(missing) if missing.reason == Reason::NamespaceNotFound && self.comes(task) => {
+                    sent += 1;
+                    let tried = self.try_elsewhere(task, Verdict::Unknown(missing)).await;
+                    outcome.warnings.extend(tried.warnings);
+                    tried.result
+                }
+                verdict => Err(verdict),
+            },
+        };
+        let result = result.map(|Rehearsed { applied, diff, after, .. }| {
+            let altered = after.map(|after| altered(task.direct, &after, &self.secrets)).unwrap_or_default();
+            outcome.warnings.extend(rewritten(&altered));
+            Done { shared_with, altered, ..done(&task.subject, applied, diff) }
+        });
+        Attempt { result, sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    /// Whether the run itself would bring the object's namespace along.
+    fn comes(&self, task: &Task<'_>) -> bool {
+        let is_created = self.plan.options.create_namespaces && !self.is_of_an_adapter(task.order);
+        task.direct.namespace_by.is_some() || is_created
+    }
+
+    /// Tries an object whose namespace is `missing` in one that is there. What is wrong with the object itself is wrong
+    /// everywhere; whatever else stands in its way there leaves what is `missing`.
+    async fn try_elsewhere(&self, task: &Task<'_>, missing: Verdict) -> Outcome<Rehearsed> {
+        let cannot_tell = |missing| Outcome { result: Err(missing), warnings: Vec::new() };
+        let Some(manifest) = in_namespace(&task.direct.manifest, TRIED_IN) else { return cannot_tell(missing) };
+        let subject = Subject { namespace: TRIED_IN, ..task.subject.clone() };
+        let patch = Patch { subject, manifest: manifest.into(), ..self.patch(task) };
+        let mut tried = apply::rehearse(task.cluster, &patch, Marks::Count, task.order.answer_by).await;
+        let namespace = task.subject.namespace;
+        tried.result = match tried.result {
+            // Another object of that name tells nothing of this one.
+            Ok(Rehearsed { applied, .. }) if applied.change != Change::Created => return cannot_tell(missing),
+            Ok(mut rehearsed) => {
+                rehearsed.applied.namespace = namespace.to_owned();
+                if let Some(after) = &mut rehearsed.after {
+                    after["metadata"]["namespace"] = namespace.into();
+                }
+                tried.warnings.push(format!(
+                    "tried in namespace {TRIED_IN}, since namespace {namespace} would only be there in the run"
+                ));
+                Ok(rehearsed)
+            }
+            Err(Verdict::Refused(failure)) if matches!(failure.reason, Reason::Invalid | Reason::TooLarge) => {
+                let text = format!("{} (tried in namespace {TRIED_IN})", failure.message);
+                Err(Verdict::Refused(verdict::Failure { message: text, ..failure }))
+            }
+            Err(_) => return cannot_tell(missing),
+        };
+        tried
+    }
+}
+
+/// The object as JSON, in another namespace.
+fn in_namespace(manifest: &[u8], namespace: &str) -> Option<String> {
+    let mut object: Value = serde_json::from_slice(manifest).ok()?;
+    object.get_mut("metadata")?.as_object_mut()?.insert("namespace".into(), namespace.into());
+    Some(object.to_string())
+}
