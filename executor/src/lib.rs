@@ -88,7 +88,7 @@ pub struct Args {
     /// What both programs take.
     #[command(flatten)]
     pub serve: ServeArgs,
-    /// The executor's own kubeconfig; its contexts can be named as clusters. Without it only kubeconfigs sent in a request can
+    /// The executor's own kubeconfig, or several separated by colons, merged as kubectl does; its contexts can be named as clusters. Without it only kubeconfigs sent in a request can
     /// be used, and `in-cluster`.
     #[arg(long, env = "SWITCHYARD_KUBECONFIG", value_name = "PATH")]
     pub kubeconfig: Option<PathBuf>,
@@ -201,6 +201,9 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     })?;
     // A folder that cannot be removed is not worth a start.
     tokio::task::spawn_blocking(helm::sweep).await.ok();
+    for trouble in access.troubles() {
+        tracing::warn!(trouble, "a cluster of the executor's own kubeconfig cannot be used");
+    }
     let tasks = TaskTracker::new();
     let server = Server::new(&serve, shutdown.clone());
     let budget = server.budget();

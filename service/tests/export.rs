@@ -124,4 +124,13 @@ async fn a_telemetry_setting_that_cannot_be_met_is_said_and_does_not_stop_the_pr
     assert!(output.status.success(), "{output:?}");
     assert!(said.contains("OTEL_EXPORTER_OTLP_PROTOCOL asks for http/protobuf, and only grpc is there"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");
+
+    // Case 300.
+    let environment = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317".to_owned())];
+    let output = in_a_process("child_on_one_thread", environment).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("OTEL_EXPORTER_OTLP_ENDPOINT needs a scheme: http://"),
+        "{output:?}"
+    );
 }

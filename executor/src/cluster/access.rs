@@ -85,6 +85,8 @@ pub(crate) enum Error {
     NotData { what: &'static str, name: String, key: &'static str, does: &'static str },
     #[error("the kubeconfig names no current-context")]
     NoContext,
+    #[error("context `{0}` of the kubeconfig names no user")]
+    NoUser(String),
     #[error("the kubeconfig has no {what} `{name}`")]
     Missing { what: &'static str, name: String },
     #[error("the kubeconfig gives no usable configuration: {0}")]
@@ -105,9 +107,15 @@ fn unusable_kubeconfig(error: &KubeconfigError) -> Error {
         KubeconfigError::MissingClusterUrl => "its cluster has no server",
         KubeconfigError::ParseClusterUrl(_) => "its cluster's server is not a URL",
         KubeconfigError::ParseProxyUrl(_) => "its proxy-url is not a URL",
-        KubeconfigError::LoadCertificateAuthority(_) => "its certificate authority cannot be read, or is not base64",
-        KubeconfigError::LoadClientCertificate(_) => "its client certificate cannot be read, or is not base64",
-        KubeconfigError::LoadClientKey(_) => "its client key cannot be read, or is not base64",
+        KubeconfigError::LoadCertificateAuthority(_) => {
+            "the file of `certificate-authority` cannot be read, or `certificate-authority-data` is not base64"
+        }
+        KubeconfigError::LoadClientCertificate(_) => {
+            "the file of `client-certificate` cannot be read, or `client-certificate-data` is not base64"
+        }
+        KubeconfigError::LoadClientKey(_) => {
+            "the file of `client-key` cannot be read, or `client-key-data` is not base64"
+        }
         KubeconfigError::ParseCertificates(_) => "its certificate authority is not a certificate in PEM form",
         _ => "it cannot be read",
     };
@@ -242,6 +250,30 @@ impl Access {
         serde_json::to_string(&minified).map_err(|_| not_portable("it cannot be written down"))
     }
 
+    /// What is wrong with the executor's own contexts, as far as it shows without asking anybody: one sentence each.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let Some(own) = &self.own else { return Vec::new() };
+        let each = own.contexts.iter().filter_map(|context| {
+            let of_context = |what: &dyn std::fmt::Display| format!("context `{}`: {what}", context.name);
+            let Selected { cluster, user, .. } = match select(own, Some(&context.name)) {
+                Ok(selected) => selected,
+                Err(error) => return Some(of_context(&error)),
+            };
+            let (of_cluster, of_user) = (cluster.cluster.as_ref()?, user.auth_info.as_ref()?);
+            let files = [
+                ("certificate-authority", &of_cluster.certificate_authority),
+                ("client-certificate", &of_user.client_certificate),
+                ("client-key", &of_user.client_key),
+                ("tokenFile", &of_user.token_file),
+            ];
+            files.into_iter().find_map(|(field, file)| {
+                let error = std::fs::File::open(file.as_ref()?).err()?;
+                Some(of_context(&format_args!("the file of `{field}` cannot be read ({})", error.kind())))
+            })
+        });
+        each.collect()
+    }
+
     fn has_context(&self, name: &str) -> bool {
         self.own.iter().flat_map(|own| &own.contexts).any(|context| context.name == name)
     }
@@ -312,9 +344,24 @@ fn in_cluster() -> Result<Kubeconfig, Error> {
     serde_json::from_value(entry).map_err(|_| Error::Unusable("it cannot be written down".into()))
 }
 
-/// Reads the executor's own kubeconfig. kube resolves what paths in it are relative to, but quotes lines of a file that does
-/// not parse; those may hold a token.
+/// Reads the executor's own kubeconfig: a file, or a list of files as `KUBECONFIG` has it. A list is merged as kubectl does: who says
+/// something first wins, and files that are not there are left out as long as one is.
 fn read_own(path: &Path) -> Result<Kubeconfig, Error> {
+    let list: Vec<_> = std::env::split_paths(path).filter(|path| !path.as_os_str().is_empty()).collect();
+    let there: Vec<_> = list.iter().filter(|path| path.exists()).collect();
+    if path.exists() || there.is_empty() {
+        return read_file(path);
+    }
+    there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+        let of_file = |error: &dyn std::fmt::Display| Error::Unreadable(format!("{}: {error}", path.display()));
+        let next = read_file(path).map_err(|error| of_file(&error))?;
+        merged.merge(next).map_err(|error| of_file(&error))
+    })
+}
+
+/// Reads one file. kube resolves what paths in it are relative to, but quotes lines of a file that does
+/// not parse; those may hold a token.
+fn read_file(path: &Path) -> Result<Kubeconfig, Error> {
     Kubeconfig::read_from(path).map_err(|error| {
         Error::Unreadable(match error {
             KubeconfigError::ReadConfig(error, _) => error.to_string(), // To the operator, at start.
@@ -381,7 +428,7 @@ fn select<'a>(kubeconfig: &'a Kubeconfig, context: Option<&'a str>) -> Result<Se
     let entry = context.context.as_ref().ok_or_else(|| missing("context", name))?;
     let cluster = kubeconfig.clusters.iter().find(|named| named.name == entry.cluster);
     let cluster = cluster.ok_or_else(|| missing("cluster", &entry.cluster))?;
-    let user = entry.user.as_deref().unwrap_or_default();
+    let user = entry.user.as_deref().filter(|user| !user.is_empty()).ok_or_else(|| Error::NoUser(name.to_owned()))?;
     let user = kubeconfig.auth_infos.iter().find(|named| named.name == user).ok_or_else(|| missing("user", user))?;
     Ok(Selected { context, cluster, user })
 }
@@ -485,6 +532,34 @@ mod tests {
         let missing =
             Access::new(Some(Path::new("/does/not/exist")), false, Reach::All).map(|_| ()).unwrap_err().to_string();
         assert!(missing.contains("No such file"), "{missing}");
+    }
+
+    #[test]
+    fn own_kubeconfig_may_be_a_list_and_its_first_file_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let other = kubeconfig("", "").replace("name: c,", "name: d,").replace("127.0.0.1:1", "127.0.0.1:2");
+        let (one, two) = (write("one", kubeconfig("", "")), write("two", other));
+        let list = std::env::join_paths([&folder.path().join("missing"), &one, &two]).unwrap();
+        let own = read_own(Path::new(&list)).unwrap();
+        assert_eq!(own.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+        assert_eq!(own.clusters[0].cluster.as_ref().unwrap().server.as_deref(), Some("https://127.0.0.1:1"));
+        let missing = std::env::join_paths(["/does/not", "/exist"]).unwrap();
+        assert!(read_own(Path::new(&missing)).unwrap_err().to_string().contains("No such file"));
+    }
+
+    #[test]
+    fn contexts_that_cannot_work_are_told_at_start_with_their_field() {
+        let text = kubeconfig(", client-key: /does/not/exist", "")
+            .replace("contexts: [", "contexts: [{name: anonymous, context: {cluster: k}}, ");
+        let access = Access { own: Some(serde_saphyr::from_str(&text).unwrap()), ..Access::default() };
+        let troubles = access.troubles();
+        assert_eq!(troubles[0], "context `anonymous`: context `anonymous` of the kubeconfig names no user");
+        assert_eq!(troubles[1], "context `c`: the file of `client-key` cannot be read (entity not found)");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) enum Trouble {
     File { variable: &'static str, path: PathBuf, kind: std::io::ErrorKind },
     #[error("{variable} is not usable as an endpoint")]
     Endpoint { variable: &'static str },
+    #[error("{variable} needs a scheme: http://HOST:PORT, or https://HOST:PORT for TLS")]
+    Scheme { variable: &'static str },
 }
 
 /// Makes the exporter, unless the environment asks for none.
@@ -46,6 +48,10 @@ pub(super) fn from_environment() -> Result<Option<SpanExporter>, Trouble> {
         && protocol != "grpc"
     {
         return Err(Trouble::Unknown { variable, asked: protocol, known: "grpc" });
+    }
+    // Without one the library would take what comes before the colon for a scheme, and TLS for granted (case 300).
+    if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        return Err(Trouble::Scheme { variable });
     }
     let mut builder = SpanExporter::builder().with_tonic();
     if endpoint.starts_with("https:") {
