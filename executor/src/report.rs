@@ -212,6 +212,11 @@ pub(crate) fn missing(need: &v1::PrerequisiteResult) -> Option<String> {
     Some(format!("; what it needs was not installed on cluster {}: {}", need.cluster, error.message))
 }
 
+/// What is said of an object that another component of the plan has met before (case 291).
+pub(crate) fn same_object(other: &str) -> String {
+    format!("this is the same object as that of component {other}: both write it")
+}
+
 pub(crate) fn field_diff(field: FieldDiff) -> v1::FieldDiff {
     v1::FieldDiff { path: field.path, before: field.before, after: field.after }
 }

@@ -202,6 +202,8 @@ struct Driver<F> {
     failures: HashMap<StepIx, Failure>,
     /// Units that did not succeed.
     unsuccessful: HashMap<(StepIx, Lane), UnitOutcome>,
+    /// Objects by lane and uid, with the step that met each first.
+    met: HashMap<(Lane, String), StepIx>,
     /// Steps that failed on some lane.
     failed: HashSet<StepIx>,
     /// Dry run: steps that would be withheld, and the failure that would hold them back.
@@ -251,6 +253,7 @@ impl<F: Fulfil> Driver<F> {
             open: HashMap::new(),
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
+            met: HashMap::new(),
             unsuccessful: HashMap::new(),
             failed: HashSet::new(),
             held: HashMap::new(),
@@ -506,7 +509,7 @@ impl<F: Fulfil> Driver<F> {
         if outcome == UnitOutcome::Failed {
             self.failed.insert(step);
         }
-        let Driver { open, plan, journal, failures, stopped, .. } = self;
+        let Driver { open, plan, journal, failures, met, stopped, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
             step_id: plan.steps[step.0 as usize].id.clone(),
@@ -538,6 +541,12 @@ impl<F: Fulfil> Driver<F> {
                 target.warnings = unit.warnings;
                 match unit.last {
                     Some(Ok(done)) => {
+                        if let Some(object) = done.object.as_ref().filter(|object| !object.uid.is_empty()) {
+                            let first = *met.entry((lane, object.uid.clone())).or_insert(step);
+                            if first != step {
+                                target.warnings.push(report::same_object(&plan.steps[first.0 as usize].component.name));
+                            }
+                        }
                         target.change = done.change.into();
                         target.object = done.object;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();

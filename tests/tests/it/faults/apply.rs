@@ -57,6 +57,25 @@ async fn a_field_of_another_manager_is_not_taken_without_being_asked() {
     assert_eq!(stage.object("apps/v1/deployments", "web").await.unwrap()["spec"]["replicas"], 1);
 }
 
+/// Case 291: only the cluster knows that the kind has no namespaces, so what was meant to be two objects is one.
+#[tokio::test]
+async fn two_components_that_met_one_object_are_told() {
+    let stage = Stage::set("met").await;
+    let role = |namespace: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": format!("{}-met", stage.namespace), "namespace": namespace}, "rules": [],
+        })
+    };
+    let draft = Draft::on(&["east"]).apply("one", &[], &role("a")).apply("two", &["one"], &role("b"));
+    let outcome = stage.run(&draft).await;
+    let warned = |step: &str| {
+        let warnings = &outcome.target(step, "east").unwrap().warnings;
+        warnings.iter().any(|warning| warning.contains("the same object as that of component one"))
+    };
+    assert!(!warned("one") && warned("two"), "{:#?}", outcome.results);
+}
+
 /// Case 33, S18: deploying again is never in conflict with ourselves, and nothing is written when nothing changed.
 #[tokio::test]
 async fn deploying_again_leaves_one_entry_and_writes_only_what_changed() {
