@@ -23,7 +23,8 @@ pub(super) fn warning(object: &Value, ours: &str) -> Option<String> {
     held.truncate(NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!(
-        "{MANAGER} owns fields that the design does not have, and they stay: {}{rest}; remove them with kubectl if they are          not wanted",
+        "{MANAGER} owns fields that the design does not have, and they stay: {}{rest}; remove them with kubectl if they are \
+         not wanted",
         held.join(", ")
     ))
 }
