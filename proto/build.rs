@@ -8,6 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["."])?;
     compiler.include_source_info(true).include_imports(true);
     compiler.open_files([
+        "switchyard/v1/codes.proto",
         "switchyard/v1/plan.proto",
         "switchyard/v1/planner_service.proto",
         "switchyard/v1/executor_service.proto",

@@ -274,6 +274,11 @@ impl Helm {
         }
     }
 
+    /// Whether there is such a program.
+    pub(crate) fn is_there(&self) -> bool {
+        self.program().is_ok()
+    }
+
     fn program(&self) -> Result<PathBuf, Error> {
         if let Some(program) = &self.program {
             let there = std::fs::metadata(program);

@@ -42,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-use switchyard_proto::serving::executor_service_server::ExecutorServiceServer;
+use switchyard_proto::{serving::executor_service_server::ExecutorServiceServer, v1};
 use switchyard_service::{
     config::{self, ByteSize, ServeArgs},
     program,
@@ -66,6 +66,7 @@ use crate::{
     incoming::Incoming,
     limit::Limits,
     locks::Locking,
+    report::MAX_LISTED,
     runs::Runs,
     service::Executor,
     session::Shared,
@@ -74,13 +75,17 @@ use crate::{
 /// Path of the method whose plan may name the trace that the call belongs to.
 const EXECUTE: &str = "/switchyard.v1.ExecutorService/Execute";
 
-/// Paths of the methods that tell of runs and stop them, which is wanted most while the executor drains.
-const ABOUT_RUNS: [&str; 4] = [
+/// Paths of the methods that tell of the executor and its runs, and stop these, which is wanted most while it drains.
+const ABOUT_RUNS: [&str; 5] = [
+    "/switchyard.v1.ExecutorService/GetCapabilities",
     "/switchyard.v1.ExecutorService/GetRun",
     "/switchyard.v1.ExecutorService/ListRuns",
     "/switchyard.v1.ExecutorService/WatchRun",
     "/switchyard.v1.ExecutorService/CancelRun",
 ];
+
+/// What is known here of the contract beyond its first version.
+const FEATURES: [&str; 5] = ["encoded", "start", "existing", "get_run", "step_progress"];
 
 /// Carries deployment plans out on Kubernetes clusters and streams what happened.
 #[derive(Clone, Debug, clap::Parser)]
@@ -207,6 +212,19 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let tasks = TaskTracker::new();
     let server = Server::new(&serve, shutdown.clone());
     let budget = server.budget();
+    let mut contexts = access.contexts();
+    contexts.truncate(MAX_LISTED);
+    let capabilities = v1::ExecutorServiceGetCapabilitiesResponse {
+        version: env!("CARGO_PKG_VERSION").into(),
+        features: FEATURES.map(String::from).into(),
+        max_message_bytes: serve.max_message_bytes() as u64,
+        max_plan_bytes: max_plan_bytes.bytes() as u64,
+        max_runs: max_runs.into(),
+        max_in_flight: max_in_flight.unwrap_or_default().into(),
+        has_helm: false,
+        takes_kubeconfigs: access.takes_kubeconfigs(),
+        contexts,
+    };
     let shared = Arc::new(Shared {
         incoming: Incoming::new(budget.clone(), max_plan_bytes.bytes(), plan_timeout),
         access,
@@ -226,7 +244,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         tasks: tasks.clone(),
         shutdown,
     });
-    let service = ExecutorServiceServer::new(Executor { shared })
+    let service = ExecutorServiceServer::new(Executor { shared, capabilities })
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(serve.max_message_bytes());
     let server = ABOUT_RUNS.into_iter().fold(server, Server::to_the_end);

@@ -23,6 +23,8 @@ const ANSWERS: usize = 256 / BATCH;
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
+    /// What this executor is, but for what may change.
+    pub(crate) capabilities: v1::ExecutorServiceGetCapabilitiesResponse,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -79,6 +81,15 @@ impl ExecutorService for Executor {
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
         let (header, summary) = (run.header(), run.journal.summary());
         Ok(Response::new(v1::GetRunResponse { run: Some(run.info(report::MAX_LISTED)), header, summary }))
+    }
+
+    async fn get_capabilities(
+        &self,
+        _: Request<v1::ExecutorServiceGetCapabilitiesRequest>,
+    ) -> Result<Response<v1::ExecutorServiceGetCapabilitiesResponse>, Status> {
+        let helm = self.shared.helm.clone();
+        let has_helm = tokio::task::spawn_blocking(move || helm.is_there()).await.unwrap_or(false);
+        Ok(Response::new(v1::ExecutorServiceGetCapabilitiesResponse { has_helm, ..self.capabilities.clone() }))
     }
 
     async fn cancel_run(

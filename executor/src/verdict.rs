@@ -780,7 +780,66 @@ pub(crate) fn capped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchyard_proto::v1::FailureReason;
+
     use super::*;
+
+    const ALL: [Reason; 44] = [
+        Reason::Conflict,
+        Reason::Immutable,
+        Reason::Invalid,
+        Reason::Forbidden,
+        Reason::CredentialsRejected,
+        Reason::NamespaceNotFound,
+        Reason::NamespaceTerminating,
+        Reason::KindUnknown,
+        Reason::ApiUnavailable,
+        Reason::TooLarge,
+        Reason::Throttled,
+        Reason::ServerError,
+        Reason::Timeout,
+        Reason::Unreachable,
+        Reason::AnswerLost,
+        Reason::WebhookDenied,
+        Reason::WebhookUnavailable,
+        Reason::PolicyDenied,
+        Reason::ConversionUnavailable,
+        Reason::ApplyUnsupported,
+        Reason::UnexpectedAnswer,
+        Reason::DefinitionRejected,
+        Reason::DefinitionNotServed,
+        Reason::BeingDeleted,
+        Reason::ManifestInvalid,
+        Reason::Internal,
+        Reason::Cancelled,
+        Reason::NotOurs,
+        Reason::OwnedByDesign,
+        Reason::Stale,
+        Reason::ForeignContents,
+        Reason::Protected,
+        Reason::FinalizersPending,
+        Reason::NotFound,
+        Reason::AdapterUnreachable,
+        Reason::AdapterFailed,
+        Reason::AdapterTimeout,
+        Reason::NotGrpc,
+        Reason::HelmMissing,
+        Reason::ChartUnfetchable,
+        Reason::ChartRefused,
+        Reason::ChartPending,
+        Reason::ChartConflict,
+        Reason::ChartFailed,
+    ];
+
+    #[test]
+    fn every_reason_is_in_the_contract() {
+        let names = (1..).map_while(|value| FailureReason::try_from(value).ok());
+        let mut names: Vec<_> = names.filter_map(|code| code.as_str_name().strip_prefix("FAILURE_REASON_")).collect();
+        let mut reasons = ALL.map(Reason::as_str);
+        names.sort_unstable();
+        reasons.sort_unstable();
+        assert_eq!(reasons[..], names[..]);
+    }
 
     fn subject() -> Subject<'static> {
         Subject {

@@ -1,7 +1,10 @@
 //! proto <-> domain. What is wrong with a request around its design is found here, all of it at once.
 
+mod problems;
 mod registry;
 mod structured;
+
+pub use problems::problems;
 
 use std::collections::HashSet;
 
@@ -11,7 +14,7 @@ use switchyard_proto::v1;
 
 use crate::document::{Doubt, Limits, Node};
 use crate::manifest;
-use crate::plan::{Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
+use crate::plan::{self, Operation, Payload, Plan, Request, SetAside, Source, Step, Warning};
 use crate::problem::{Problem, quoted, shortened};
 use crate::registry::{Chart, Form, Protocol};
 use crate::route::Route;
@@ -65,8 +68,17 @@ impl Intake {
     /// Takes a request in. Defaults are filled in here: the direction, the default namespace, what a client that goes away
     /// means. The step timeout stays absent, as its default depends on the route.
     pub fn new(request: v1::PlanRequest, limits: Limits) -> Result<Self, Unfit> {
-        let v1::PlanRequest { design, operation, dry_run, clusters, include_dependencies, registry, options, encoded } =
-            request;
+        let v1::PlanRequest {
+            design,
+            operation,
+            dry_run,
+            clusters,
+            include_dependencies,
+            registry,
+            options,
+            encoded,
+            ..
+        } = request;
         let mut mistakes = Mistakes::default();
         let operation = match v1::Operation::try_from(operation) {
             Ok(v1::Operation::Unspecified | v1::Operation::Deploy) => Operation::Deploy,
@@ -138,8 +150,9 @@ impl Intake {
         set.into_iter().filter(move |(_, set)| *set && deploys_without).map(|(option, _)| v1::Warning {
             component_id: String::new(),
             field: format!("options.{option}"),
-            code: "OPTION_WITHOUT_EFFECT".into(),
+            code: plan::Code::OptionWithoutEffect.as_str().into(),
             message: format!("{option} does nothing here: include_dependencies is not set"),
+            at: Vec::new(),
         })
     }
 
@@ -216,20 +229,21 @@ impl IntoIterator for Parts {
         let parts = std::iter::once(Part::Header(header))
             .chain(steps.into_iter().map(Part::Step))
             .chain(std::iter::once(Part::Trailer(trailer)));
-        let sent = move |part| if encoded { Part::Encoded(self::encoded(&part)) } else { part };
+        let sent = move |part| if encoded { self::encoded(part) } else { part };
         Box::new(parts.map(move |part| v1::PlanResponse { part: Some(sent(part)) }))
     }
 }
 
-fn encoded(part: &v1::plan_response::Part) -> v1::EncodedPart {
+/// The part of a plan as bytes.
+fn encoded(part: v1::plan_response::Part) -> v1::plan_response::Part {
     use v1::{PlanPartKind as Kind, plan_response::Part};
-    let (kind, bytes) = match part {
+    let (kind, bytes) = match &part {
         Part::Header(header) => (Kind::Header, header.encode_to_vec()),
         Part::Step(step) => (Kind::Step, step.encode_to_vec()),
         Part::Trailer(trailer) => (Kind::Trailer, trailer.encode_to_vec()),
-        Part::Encoded(part) => return part.clone(),
+        Part::Encoded(_) | Part::Problem(_) => return part,
     };
-    v1::EncodedPart { kind: kind.into(), bytes }
+    Part::Encoded(v1::EncodedPart { kind: kind.into(), bytes })
 }
 
 /// What is wrong with a request, in the order of its fields.
@@ -249,7 +263,7 @@ impl Mistakes {
 }
 
 /// The most clusters of one plan.
-const MOST_CLUSTERS: usize = 10_000;
+pub(crate) const MOST_CLUSTERS: usize = 10_000;
 /// The longest name of a cluster in bytes.
 const MOST_NAME: usize = 253;
 
@@ -343,6 +357,7 @@ fn set_aside(SetAside { id, name, kind }: SetAside) -> v1::SetAside {
     v1::SetAside { component_id: id, name, kind }
 }
 
-fn warning(Warning { component, field, code, message, .. }: Warning) -> v1::Warning {
-    v1::Warning { component_id: component, field, code: code.as_str().into(), message }
+fn warning(Warning { place, component, field, code, message, .. }: Warning) -> v1::Warning {
+    let at = place.into_iter().map(problems::position).collect();
+    v1::Warning { component_id: component, field, code: code.as_str().into(), message, at }
 }

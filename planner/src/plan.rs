@@ -12,7 +12,7 @@ use std::fmt;
 use self::warnings::Warnings;
 use crate::budget::{Budget, Spent};
 use crate::design::{self, Design};
-use crate::document::{self, At, Doubt, Limits, Node, Text, Value};
+use crate::document::{self, At, Doubt, Limits, Node, Place, Text, Value};
 use crate::manifest::Marks;
 use crate::problem::{self, Kind, Problem, Problems};
 use crate::registry::{Chart, Layers};
@@ -93,6 +93,8 @@ pub struct SetAside {
 pub struct Warning {
     /// Where; orders warnings.
     pub at: At,
+    /// Line and column, for text, if it has a place there.
+    pub place: Option<Place>,
     /// The component's id; empty when it is about the design.
     pub component: String,
     /// The path in the document.
@@ -126,6 +128,8 @@ pub enum Code {
     ChartNamespaces,
     /// The registry names no URL for a model's chart.
     ChartMissing,
+    /// An option is set that does nothing here.
+    OptionWithoutEffect,
     /// A component is a copy of another in everything, and the two are one step.
     IdenticalCopy,
     /// There are more warnings than are told.
@@ -133,6 +137,23 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of the enum.
+    pub const ALL: [Self; 13] = [
+        Self::NameChosen,
+        Self::NameNotValid,
+        Self::ServerFieldDropped,
+        Self::GenerateNameDropped,
+        Self::ValueSuspicious,
+        Self::AddressUnusable,
+        Self::ComponentsIgnored,
+        Self::OrderNotKept,
+        Self::ChartNamespaces,
+        Self::ChartMissing,
+        Self::OptionWithoutEffect,
+        Self::IdenticalCopy,
+        Self::MoreWarnings,
+    ];
+
     /// The code as it appears in plans.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -146,6 +167,7 @@ impl Code {
             Self::OrderNotKept => "ORDER_NOT_KEPT",
             Self::ChartNamespaces => "CHART_NAMESPACES",
             Self::ChartMissing => "CHART_MISSING",
+            Self::OptionWithoutEffect => "OPTION_WITHOUT_EFFECT",
             Self::IdenticalCopy => "IDENTICAL_COPY",
             Self::MoreWarnings => "MORE_WARNINGS",
         }
@@ -316,7 +338,8 @@ fn planned(read: Read<'_>, wishes: Wishes, registries: Layers<'_>, budget: &Budg
 
     let mut warnings = Warnings::default();
     for Doubt { at, field, message } in doubts {
-        warnings.add(|| Warning { at, component: String::new(), field, code: Code::ValueSuspicious, message });
+        let code = Code::ValueSuspicious;
+        warnings.add(|| Warning { at, place: None, component: String::new(), field, code, message });
     }
     let Design { id, name, version, components, ignored } = design;
     for (field, text) in [("name", &name), ("version", &version)] {
@@ -355,7 +378,7 @@ fn planned(read: Read<'_>, wishes: Wishes, registries: Layers<'_>, budget: &Budg
         design_version: marks.version,
         clusters: wishes.clusters,
         set_aside,
-        warnings: warnings.told(),
+        warnings: warnings.told(text.as_ref()),
         steps,
     })
 }
@@ -395,7 +418,7 @@ const MOST_TEXT: usize = 1_024;
 
 impl Warning {
     fn of_design(field: &str, code: Code, message: String) -> Self {
-        Self { at: At::START, component: String::new(), field: field.into(), code, message }
+        Self { at: At::START, place: None, component: String::new(), field: field.into(), code, message }
     }
 }
 

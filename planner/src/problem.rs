@@ -100,6 +100,36 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What helps against problems of this kind.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Syntax => "Correct the text at this place; text that has characters of YAML in it needs quotes.",
+            Self::DuplicateKey => "Keep one of the two entries.",
+            Self::LimitExceeded => "Split the design, or write less of it by aliases and references.",
+            Self::NotADesign => {
+                "Send a design: a document with `components`, or with `services` as older versions have them."
+            }
+            Self::WrongType => "Give the field a value of the type that it has.",
+            Self::UnresolvedReference => "Name a field of this document that is there, by its path.",
+            Self::NameMissing => "Give the component a `displayName`.",
+            Self::KindMissing => "Give the component a kind.",
+            Self::ApiVersionMissing => "Give the component an apiVersion, such as `v1` or `apps/v1`.",
+            Self::ApiVersionInvalid => "Write it as `version` or `group/version`, such as `v1` or `apps/v1`.",
+            Self::ListKind => "Make each object of the list a component of its own.",
+            Self::DuplicateId => "Give one of the two components another id.",
+            Self::DuplicateObject => "Give one of the two another name or namespace, or leave it out.",
+            Self::InvalidDependency => "Write `dependsOn` as a list of names of components.",
+            Self::UnknownDependency => {
+                "Name a component of this design as its `displayName` spells it, or leave the entry out."
+            }
+            Self::AmbiguousDependency => "Give the components that share the name different ones.",
+            Self::DependencyCycle => "Leave out one of the dependencies that form the cycle.",
+            Self::NoRegistrant => "Register the model, correct its name, or give the registry a default registrant.",
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchyard_proto::v1::{PlanRequest, PlanResponse};
+use switchyard_proto::v1::{self, PlanRequest, PlanResponse};
+use switchyard_service::status::Refusal;
 use switchyard_service::{budget, status, telemetry};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -20,10 +21,12 @@ use tracing::Span;
 
 pub use self::door::Door;
 use self::lanes::Lanes;
+pub(crate) use self::refuse::sentence;
 use crate::budget::Budget;
-use crate::convert::{Intake, Parts};
+use crate::convert::{self, Intake, Parts, Unfit};
 use crate::document::Limits;
 use crate::plan;
+use crate::problem::Problem;
 use crate::registry::watch::Shared;
 use crate::registry::{Layers, Registry};
 
@@ -51,6 +54,17 @@ impl Planner {
         Self { registry, bounds, all_requests, lanes: Lanes::new(processors, bounds.time) }
     }
 
+    /// What this planner is.
+    fn capabilities(&self, max_message_bytes: usize) -> v1::PlannerServiceGetCapabilitiesResponse {
+        v1::PlannerServiceGetCapabilitiesResponse {
+            version: env!("CARGO_PKG_VERSION").into(),
+            features: ["encoded", "problems_as_parts", "existing"].map(String::from).into(),
+            max_message_bytes: max_message_bytes as u64,
+            max_clusters: convert::MOST_CLUSTERS as u32,
+            max_planning_time: self.bounds.time.try_into().ok(),
+        }
+    }
+
     fn all_requests(&self) -> &budget::Budget {
         &self.all_requests
     }
@@ -64,6 +78,7 @@ impl Planner {
     ) -> Result<Response<PlanStream>, Status> {
         let traceparent = telemetry::traceparent_for_plan(request.metadata()).unwrap_or_default();
         let request = request.into_inner();
+        let problems_as_parts = request.problems_as_parts;
         let registry = self.registry.now();
         let Bounds { limits, time, .. } = self.bounds;
         let turn = self.lanes.turn(bytes).await.ok_or_else(refuse::too_busy)?;
@@ -81,10 +96,18 @@ impl Planner {
             tracing::info!(bytes, "planning took too long and was stopped");
             return Err(refuse::too_long(time).into());
         };
-        let parts = planned.map_err(|error| {
+        let planned = planned.map_err(|error| {
             tracing::error!(%error, "planning ended in a panic");
             status::internal().into_status()
-        })??;
+        })?;
+        let parts = match planned {
+            Ok(parts) => parts,
+            Err(Refused { status, why: Some(why) }) if problems_as_parts => {
+                let problems = convert::problems(why).map(|problem| Ok(part(problem)));
+                return Ok(Response::new(Box::pin(tokio_stream::iter(problems.chain([Err(status)])))));
+            }
+            Err(Refused { status, .. }) => return Err(status),
+        };
         drop(asked);
         let held = parts.into_iter().map(move |part| {
             // What the answer takes is given back when the last of it has been sent.
@@ -107,19 +130,35 @@ impl Drop for Asked {
 /// The parts of a plan, one after the other.
 pub type PlanStream = Pin<Box<dyn Stream<Item = Result<PlanResponse, Status>> + Send>>;
 
+fn part(problem: v1::Problem) -> PlanResponse {
+    PlanResponse { part: Some(v1::plan_response::Part::Problem(problem)) }
+}
+
+/// Why there is no plan: the status that says so, and what it is about, if that is more than fits into a status.
+struct Refused {
+    status: Status,
+    why: Option<plan::Refusal>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { status: refusal.into_status(), why: None }
+    }
+}
+
 fn plan(
     request: PlanRequest,
     own: &Registry,
     limits: Limits,
     traceparent: String,
     budget: &Budget,
-) -> Result<Parts, Status> {
-    let mut intake = Intake::new(request, limits).map_err(refuse::unfit)?;
+) -> Result<Parts, Refused> {
+    let mut intake = Intake::new(request, limits).map_err(unfit)?;
     let form = intake.registry.take();
     let from_request = form.map(|form| Registry::from_form(form, Some(own))).transpose().map_err(refuse::registry)?;
     let layers = Layers { request: from_request.as_ref(), own };
-    let planned =
-        plan::plan_within(intake.request(), layers, budget).map_err(|refused| refuse::refusal(refused, budget))?;
+    let planned = plan::plan_within(intake.request(), layers, budget)
+        .map_err(|why| Refused { status: refuse::refusal(&why, budget).into_status(), why: Some(why) })?;
     tracing::info!(
         design.id = planned.design_id,
         steps = planned.steps.len(),
@@ -132,4 +171,16 @@ fn plan(
         return Err(refuse::large_part(&parts.largest, limits.bytes).into());
     }
     Ok(parts)
+}
+
+/// A request that cannot be planned. What is wrong with a structured design is a problem like others.
+fn unfit(unfit: Unfit) -> Refused {
+    let why = match &unfit {
+        Unfit::Design(problem) => {
+            let problems = vec![Problem::clone(problem)];
+            Some(plan::Refusal::Design { problems, left_out: 0, addresses: Vec::new() })
+        }
+        Unfit::TooLarge { .. } | Unfit::Mistakes(_) => None,
+    };
+    Refused { status: refuse::unfit(unfit).into_status(), why }
 }

@@ -130,6 +130,84 @@ async fn many_problems_reach_a_client_with_default_limits() {
     server.stop().await;
 }
 
+/// Case 363.
+#[tokio::test]
+async fn every_problem_comes_as_a_part_if_that_is_asked_for() {
+    let mut server = Server::start(&[]).await;
+    let mut components: Vec<_> =
+        (0..400).map(|n| dependent(&format!("c{n}"), &[&format!("there-is-no-component-{n}")])).collect();
+    components.push(component("c7"));
+    let text = serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(&design(components)).unwrap());
+    let request = of_text(text.unwrap());
+    let (told, status) = problems(&mut server, v1::PlanRequest { problems_as_parts: true, ..request.clone() }).await;
+    assert_eq!(told.len(), 401);
+    assert_eq!(told[0].code, "UNKNOWN_DEPENDENCY");
+    assert_eq!((told[0].component_id.as_str(), told[0].component.as_str()), ("id-c0", "c0"));
+    assert_eq!(told[0].field, "components[0].metadata.dependsOn[0]");
+    assert!(told[0].message.contains("there-is-no-component-0") && told[0].hint.contains("displayName"), "{told:?}");
+    assert!(told[0].at.len() == 1 && told[0].at[0].line > 10 && told[0].at[0].column > 4, "{:?}", told[0].at);
+    let twice = told.iter().find(|problem| problem.code == "DUPLICATE_ID").unwrap();
+    // Where it stands, and where that stands which it repeats.
+    assert!(twice.at.len() == 2 && twice.at[0].line > twice.at[1].line, "{twice:?}");
+    let without = server.refused(request, Code::InvalidArgument).await;
+    assert_eq!((status.message(), status.details()), (without.message(), without.details()));
+
+    let text = design([of_model(kind(component("mesh"), "", "IstioMesh"), "istio")]);
+    let registry = Some(registry("ad apter", Some(Kind::NumberValue(1.0))));
+    let request = v1::PlanRequest { registry, problems_as_parts: true, ..of_text(text) };
+    let (told, status) = problems(&mut server, request).await;
+    assert_eq!(reason_of(&status), Some(Reason::RegistrantAddressInvalid));
+    assert_eq!(
+        told.iter().map(|it| (it.code.as_str(), it.field.as_str())).collect::<Vec<_>>(),
+        [("REGISTRANT_ADDRESS_INVALID", "istio")]
+    );
+    // A design that is right is planned as it is without.
+    let request = v1::PlanRequest { problems_as_parts: true, ..of_text(design([component("config")])) };
+    assert_eq!(server.planned(request).await.1.len(), 1);
+    server.stop().await;
+}
+
+/// The problems that a design is refused for, and the status behind them.
+async fn problems(server: &mut Server, request: v1::PlanRequest) -> (Vec<v1::Problem>, tonic::Status) {
+    let mut stream = server.client.plan(request).await.unwrap().into_inner();
+    let mut told = Vec::new();
+    loop {
+        match stream.message().await {
+            Ok(Some(v1::PlanResponse { part: Some(v1::plan_response::Part::Problem(problem)) })) => told.push(problem),
+            Ok(other) => panic!("a problem, not {other:?}"),
+            Err(status) => return (told, status),
+        }
+    }
+}
+
+#[tokio::test]
+async fn warnings_say_where() {
+    let mut server = Server::start(&[]).await;
+    let twin = configured(component("twin"), json!({"status": {"phase": "x"}}));
+    let text = design([component("config"), twin.clone()]);
+    let (header, _) = server.planned(of_text(text.clone())).await;
+    let warning = header.warnings.iter().find(|warning| warning.code == "SERVER_FIELD_DROPPED").unwrap();
+    let column = text.find(&twin.to_string()).unwrap() as u32 + 1;
+    assert_eq!(warning.at, [v1::Position { line: 1, column }], "{warning:?}");
+    // What the design as a whole is warned of stands nowhere.
+    let (header, _) = server.planned(of_text(text.replace("7d0f2f4e-3f0e-4f3b-9a52-0b4a51f6d001", ""))).await;
+    let of_design: Vec<_> = header.warnings.iter().filter(|warning| warning.component_id.is_empty()).collect();
+    assert!(!of_design.is_empty() && of_design.iter().all(|warning| warning.at.is_empty()), "{of_design:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_planner_says_what_it_is() {
+    let mut server = Server::start(&["--max-message-bytes", "1MiB"]).await;
+    let request = v1::PlannerServiceGetCapabilitiesRequest {};
+    let told = server.client.get_capabilities(request).await.unwrap().into_inner();
+    assert_eq!(told.version, env!("CARGO_PKG_VERSION"));
+    assert!(told.features.iter().any(|feature| feature == "problems_as_parts"), "{told:?}");
+    assert_eq!((told.max_message_bytes, told.max_clusters), (1 << 20, 10_000));
+    assert_eq!(told.max_planning_time, Some(prost_types::Duration { seconds: 120, nanos: 0 }));
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn mistakes_of_the_request_are_told_at_once() {
     let mut server = Server::start(&[]).await;

@@ -34,3 +34,21 @@ pub mod meshes {
 
 /// The descriptors of both packages and of what they import, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
+
+#[cfg(test)]
+mod tests {
+    use crate::pool;
+
+    /// Generators of other languages need to be told where to put what they make.
+    #[test]
+    fn every_file_of_ours_names_its_packages() {
+        let ours: Vec<_> = pool().files().filter(|file| file.package_name() == "switchyard.v1").collect();
+        assert_eq!(ours.len(), 4);
+        for file in ours {
+            let options = file.file_descriptor_proto().options.clone().unwrap_or_default();
+            assert!(options.go_package().ends_with("/switchyard/v1;switchyardv1"), "{}", file.name());
+            assert_eq!(options.java_package(), "dev.switchyard.v1", "{}", file.name());
+            assert!(options.java_multiple_files() && options.csharp_namespace.is_some(), "{}", file.name());
+        }
+    }
+}

@@ -278,6 +278,19 @@ impl Access {
         self.own.iter().flat_map(|own| &own.contexts).any(|context| context.name == name)
     }
 
+    /// Names of the contexts of the executor's own kubeconfig, in order.
+    pub(crate) fn contexts(&self) -> Vec<String> {
+        let contexts = self.own.iter().flat_map(|own| &own.contexts);
+        let mut names: Vec<_> = contexts.map(|context| context.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether kubeconfigs in requests are taken.
+    pub(crate) fn takes_kubeconfigs(&self) -> bool {
+        !self.deny_request_kubeconfigs
+    }
+
     async fn own(&self, context: &str, asked: impl FnOnce() -> String) -> Result<Way, Error> {
         match &self.own {
             Some(own) if self.has_context(context) => self.with_plugin(own.clone(), context).await,

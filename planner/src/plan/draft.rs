@@ -317,7 +317,7 @@ impl Component<'_> {
     }
 
     fn warning_at(&self, field: Path, code: Code, message: String) -> Warning {
-        Warning { at: self.at, component: self.id.to_string(), field: field.into(), code, message }
+        Warning { at: self.at, place: None, component: self.id.to_string(), field: field.into(), code, message }
     }
 }
 

@@ -234,6 +234,7 @@ fn not_kept(semantic: &[Draft<'_, '_>], Candidate { before, after }: Candidate) 
     );
     Warning {
         at: user.at,
+        place: None,
         component: user.id.to_string(),
         field: user.position.path().into(),
         code: Code::OrderNotKept,

@@ -1,6 +1,7 @@
 //! Warnings as they are found, bounded: they travel in one message, the header.
 
 use super::{Code, Warning};
+use crate::document::{At, Text};
 
 /// Warnings as they are found. Beyond [`Self::MOST`] and [`Self::MOST_BYTES`] they are counted and not told.
 #[derive(Default)]
@@ -30,10 +31,16 @@ impl Warnings {
         self.left_out += more;
     }
 
-    /// The warnings in document order, and at the end how many are not told.
-    pub(super) fn told(self) -> Vec<Warning> {
+    /// The warnings in document order, with line and column when the document is text, and at the end how many are not told.
+    pub(super) fn told(self, text: Option<&Text<'_>>) -> Vec<Warning> {
         let Self { kept: mut warnings, left_out, .. } = self;
         warnings.sort_by_key(|warning| warning.at);
+        if let Some(text) = text {
+            let mut places = text.places();
+            for warning in warnings.iter_mut().filter(|warning| warning.at != At::START) {
+                warning.place = Some(places.find(warning.at));
+            }
+        }
         if left_out > 0 {
             warnings.push(Warning::of_design("", Code::MoreWarnings, format!("{left_out} more warnings are not told")));
         }

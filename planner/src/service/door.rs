@@ -5,7 +5,7 @@
 //! one that grows when it is decoded, are refused before they take the memory.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, Ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,12 +14,14 @@ use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use prost::Message as _;
 use switchyard_proto::v1::planner_service_server::SERVICE_NAME;
-use switchyard_proto::v1::{PlanRequest, PlanResponse};
+use switchyard_proto::v1::{
+    PlanRequest, PlanResponse, PlannerServiceGetCapabilitiesRequest, PlannerServiceGetCapabilitiesResponse,
+};
 use switchyard_service::received::Received;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codec::{BufferSettings, Codec, CompressionEncoding, DecodeBuf, Decoder};
-use tonic::server::{Grpc, NamedService, ServerStreamingService};
+use tonic::server::{Grpc, NamedService, ServerStreamingService, UnaryService};
 use tonic_prost::{ProstCodec, ProstEncoder};
 use tower::Service;
 
@@ -54,11 +56,19 @@ impl Service<Request<Body>> for Door {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)) != Some("/Plan") {
-            // As the generated server answers; the guard around all services says the rest.
-            return Box::pin(std::future::ready(Ok(Status::unimplemented("").into_http())));
-        }
         let Self { planner, max_message_bytes } = self.clone();
+        let method = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME));
+        match method {
+            Some("/Plan") => {}
+            Some("/GetCapabilities") => {
+                return Box::pin(async move {
+                    let mut server = Grpc::new(ProstCodec::default());
+                    Ok(server.unary(Capabilities { planner, max_message_bytes }, request).await)
+                });
+            }
+            // As the generated server answers; the guard around all services says the rest.
+            _ => return Box::pin(std::future::ready(Ok(Status::unimplemented("").into_http()))),
+        }
         Box::pin(async move {
             let mut server = Grpc::new(Raw)
                 .accept_compressed(CompressionEncoding::Gzip)
@@ -91,6 +101,21 @@ impl ServerStreamingService<Bytes> for Plan {
             let request = PlanRequest::decode(bytes).map_err(refuse::undecodable)?;
             planner.plan(tonic::Request::from_parts(metadata, extensions, request), size, budget).await
         })
+    }
+}
+
+/// The method that tells what this planner is, for one call.
+struct Capabilities {
+    planner: Arc<Planner>,
+    max_message_bytes: usize,
+}
+
+impl UnaryService<PlannerServiceGetCapabilitiesRequest> for Capabilities {
+    type Response = PlannerServiceGetCapabilitiesResponse;
+    type Future = Ready<Result<tonic::Response<Self::Response>, Status>>;
+
+    fn call(&mut self, _: tonic::Request<PlannerServiceGetCapabilitiesRequest>) -> Self::Future {
+        std::future::ready(Ok(tonic::Response::new(self.planner.capabilities(self.max_message_bytes))))
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn unfit(unfit: Unfit) -> Refusal {
             );
             refused(Reason::MessageTooLarge, text).quota("max-message-bytes", format!("{limit} bytes"))
         }
-        Unfit::Design(problem) => design(vec![*problem], 0, Vec::new()),
+        Unfit::Design(problem) => design(&[*problem], 0, &[]),
         Unfit::Mistakes(mistakes) => {
             let text = match mistakes.as_slice() {
                 [Mistake { field, message }] => format!("the request is wrong: {field}: {message}"),
@@ -40,10 +40,10 @@ pub(super) fn registry(registry::Error { field, message }: registry::Error) -> R
 }
 
 /// A design that cannot be planned.
-pub(super) fn refusal(refusal: plan::Refusal, budget: &Budget) -> Refusal {
+pub(super) fn refusal(refusal: &plan::Refusal, budget: &Budget) -> Refusal {
     match refusal {
-        plan::Refusal::Design { problems, left_out, addresses } => design(problems, left_out, addresses),
-        plan::Refusal::Spent(why) => spent(why, budget),
+        plan::Refusal::Design { problems, left_out, addresses } => design(problems, *left_out, addresses),
+        plan::Refusal::Spent(why) => spent(*why, budget),
         plan::Refusal::Addresses(addresses) => {
             let text = match addresses.as_slice() {
                 [only] => sentence(only),
@@ -105,14 +105,14 @@ pub(super) fn large_part(Largest { bytes, name }: &Largest, limit: usize) -> Ref
     refused(Reason::MessageTooLarge, text).quota("max-message-bytes", format!("{limit} bytes"))
 }
 
-fn design(problems: Vec<Problem>, left_out: usize, addresses: Vec<BadAddress>) -> Refusal {
+fn design(problems: &[Problem], left_out: usize, addresses: &[BadAddress]) -> Refusal {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
-    for problem in &problems {
+    for problem in problems {
         *kinds.entry(problem.kind).or_default() += 1;
     }
     let count = problems.len() + left_out;
     tracing::info!(problems = count, kinds = ?kinds, "design refused");
-    let text = match problems.as_slice() {
+    let text = match problems {
         [only] => format!("the design has a problem: {only}"),
         _ => {
             let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -132,41 +132,44 @@ const EACH: usize = 20;
 
 /// One violation a problem, in document order. A status travels in headers, of which clients take 8 KiB, so of many problems
 /// those that say the same (forty components of a model nobody registered) share one violation that names where it holds.
-fn violations(problems: Vec<Problem>) -> Vec<(String, &'static str, String)> {
+fn violations(problems: &[Problem]) -> Vec<(&str, &'static str, String)> {
     let alike = problems.len() > EACH;
-    let mut told: Vec<(Problem, Vec<String>)> = Vec::new();
-    let mut first: HashMap<String, usize> = HashMap::new();
+    let mut told: Vec<(&Problem, Vec<&str>)> = Vec::new();
+    let mut first: HashMap<&str, usize> = HashMap::new();
     for problem in problems {
-        let known = if alike { first.get(&problem.message).copied() } else { None };
+        let known = if alike { first.get(problem.message.as_str()).copied() } else { None };
         match known.filter(|&index| told[index].0.kind == problem.kind) {
-            Some(index) => told[index].1.push(problem.field),
+            Some(index) => told[index].1.push(&problem.field),
             None => {
-                first.insert(problem.message.clone(), told.len());
+                first.insert(&problem.message, told.len());
                 told.push((problem, Vec::new()));
             }
         }
     }
-    let violation = |(problem, others): (Problem, Vec<String>)| {
-        let mut description = problem.to_string();
-        if !others.is_empty() {
-            const NAMED: usize = 12;
-            let named = others.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if others.len() > NAMED { ", …" } else { "" };
-            description.push_str(&format!("; the same holds for {} more: {named}{more}", others.len()));
-        }
-        (problem.field, problem.kind.as_str(), description)
-    };
-    told.into_iter().map(violation).collect()
+    told.into_iter()
+        .map(|(problem, others)| (problem.field.as_str(), problem.kind.as_str(), described(problem, &others)))
+        .collect()
 }
 
-fn preconditions(refusal: Refusal, addresses: Vec<BadAddress>) -> Refusal {
-    addresses.into_iter().fold(refusal, |refusal, address| {
+fn described(problem: &Problem, others: &[&str]) -> String {
+    const NAMED: usize = 12;
+    if others.is_empty() {
+        return problem.to_string();
+    }
+    let named = others[..others.len().min(NAMED)].join(", ");
+    let more = if others.len() > NAMED { ", …" } else { "" };
+    format!("{problem}; the same holds for {} more: {named}{more}", others.len())
+}
+
+fn preconditions(refusal: Refusal, addresses: &[BadAddress]) -> Refusal {
+    addresses.iter().fold(refusal, |refusal, address| {
         let subject = format!("model {}, registrant {}", address.model, address.unusable.registrant);
-        refusal.precondition(Reason::RegistrantAddressInvalid.as_str(), subject, sentence(&address))
+        refusal.precondition(Reason::RegistrantAddressInvalid.as_str(), subject, sentence(address))
     })
 }
 
-fn sentence(BadAddress { model, unusable }: &BadAddress) -> String {
+/// What is wrong with an address, and what to do.
+pub(crate) fn sentence(BadAddress { model, unusable }: &BadAddress) -> String {
     let Unusable { registrant, address, why } = unusable;
     format!(
         "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}; correct it in the registry",

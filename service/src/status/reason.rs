@@ -117,6 +117,8 @@ impl FromStr for Reason {
 
 #[cfg(test)]
 mod tests {
+    use switchyard_proto::v1::ErrorReason;
+
     use super::*;
 
     #[test]
@@ -127,5 +129,15 @@ mod tests {
             assert_eq!((reason.as_str(), reason.code()), (name, code));
         }
         assert_eq!(Reason::all().count(), Reason::Internal as usize + 1);
+    }
+
+    #[test]
+    fn every_reason_is_in_the_contract() {
+        let names = (1..).map_while(|value| ErrorReason::try_from(value).ok());
+        let mut names: Vec<_> = names.filter_map(|code| code.as_str_name().strip_prefix("ERROR_REASON_")).collect();
+        let mut reasons: Vec<_> = Reason::all().map(Reason::as_str).collect();
+        names.sort_unstable();
+        reasons.sort_unstable();
+        assert_eq!(reasons, names);
     }
 }

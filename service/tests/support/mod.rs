@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::{
     common::v1::any_value::Value,
 };
 use switchyard_proto::v1::{
-    PlanHeader, PlanRequest, PlanResponse,
+    PlanHeader, PlanRequest, PlanResponse, PlannerServiceGetCapabilitiesRequest, PlannerServiceGetCapabilitiesResponse,
     plan_response::Part,
     planner_service_client::PlannerServiceClient,
     planner_service_server::{PlannerService, PlannerServiceServer},
@@ -74,6 +74,13 @@ pub fn part(plan_id: &str) -> PlanResponse {
 #[tonic::async_trait]
 impl PlannerService for Stub {
     type PlanStream = Plan;
+
+    async fn get_capabilities(
+        &self,
+        _: Request<PlannerServiceGetCapabilitiesRequest>,
+    ) -> Result<Response<PlannerServiceGetCapabilitiesResponse>, Status> {
+        Ok(Response::new(PlannerServiceGetCapabilitiesResponse::default()))
+    }
 
     async fn plan(&self, request: Request<PlanRequest>) -> Result<Response<Plan>, Status> {
         let request = request.into_inner();

@@ -30,6 +30,7 @@ impl PlanParts {
                 Some(Part::Step(step)) => steps.push(step),
                 Some(Part::Trailer(trailer)) => break trailer,
                 Some(Part::Header(_)) => return Err(wrong("it has two headers")),
+                Some(Part::Problem(_)) => return Err(wrong("it holds a problem, which was not asked for")),
                 Some(Part::Encoded(_)) => return Err(wrong("it is in bytes, which were not asked for")),
                 None => return Err(wrong("it ends without a trailer")),
             }

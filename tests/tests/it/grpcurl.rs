@@ -5,6 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use switchyard_proto::v1;
 use switchyard_tests::sandbox::{Tool, Toolbox};
 
 use crate::{design::Design, pair::Pair};
@@ -57,6 +58,27 @@ async fn both_services_tell_what_they_are_and_how_they_are() {
         let question = serde_json::json!({"service": service}).to_string();
         let health = ["-plaintext", "-d", &question, &address, "grpc.health.v1.Health/Check"];
         assert!(answer(Command::new(&grpcurl).args(health), "").contains("SERVING"));
+        let capabilities = format!("{service}/GetCapabilities");
+        let told = answer(Command::new(&grpcurl).args(["-plaintext", &address, &capabilities]), "");
+        assert!(told.contains(env!("CARGO_PKG_VERSION")) && told.contains("encoded"), "{told}");
+        // Codes are described without a proto file, too.
+        let codes = ["-plaintext", &address, "describe", "switchyard.v1.ErrorReason"];
+        let told = answer(Command::new(&grpcurl).args(codes), "");
+        assert!(told.contains("ERROR_REASON_RUN_CONFLICT"), "{told}");
+    }
+}
+
+/// Contexts are told by name; nothing of what they hold is.
+#[tokio::test]
+async fn executor_says_what_it_can_reach() {
+    let pair = Pair::shared().await;
+    let request = v1::ExecutorServiceGetCapabilitiesRequest {};
+    let told = pair.client().await.executor().get_capabilities(request).await.unwrap().into_inner();
+    assert_eq!(told.contexts, ["east", "west"]);
+    assert_eq!((told.max_runs, told.max_in_flight, told.takes_kubeconfigs), (64, 0, true));
+    assert_eq!((told.max_message_bytes, told.max_plan_bytes), (16 << 20, 256 << 20));
+    for wanted in ["start", "get_run", "step_progress"] {
+        assert!(told.features.iter().any(|feature| feature == wanted), "{told:?}");
     }
 }
 
