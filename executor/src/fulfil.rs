@@ -57,6 +57,11 @@ impl Progress {
         // If the driver has no room for this, the place is free a little later, which harms nobody.
         self.control.try_send(Control::Written { step: self.step, lane: self.lane }).ok();
     }
+
+    /// What is waited for meanwhile, and how far that is.
+    pub(crate) fn waiting(&self, ready: Ready) {
+        self.control.try_send(Control::Waiting { step: self.step, lane: self.lane, ready }).ok();
+    }
 }
 
 /// What an attempt came to.
@@ -125,7 +130,7 @@ impl Ready {
     }
 
     /// The report without what it quotes of `secrets`: what a controller says may repeat what the object holds.
-    fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
+    pub(crate) fn masked(Report { readiness, note }: Report, secrets: &Secrets) -> Self {
         Self { readiness, note: note.map(|note| secrets.render(&note)) }
     }
 }

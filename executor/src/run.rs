@@ -3,6 +3,7 @@
 //! It performs what the schedule commands, turns what happens into the schedule's next event, and writes the journal. It
 //! decides nothing. It never waits for a reader.
 
+mod progress;
 mod stop;
 
 use std::{
@@ -37,7 +38,10 @@ use crate::{
     verdict::{Failure, Reason, Verdict},
 };
 
-use self::stop::{CutShort, Stopped};
+use self::{
+    progress::{Phase, Wait},
+    stop::{CutShort, Stopped},
+};
 
 /// What reaches a run from outside.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(crate) enum Control {
     Abandon,
     /// An attempt's write is done though the attempt goes on.
     Written { step: StepIx, lane: Lane },
+    /// How far what an attempt waits for is.
+    Waiting { step: StepIx, lane: Lane, ready: Ready },
 }
 
 /// What a run is called, for its events.
@@ -78,17 +84,24 @@ pub(crate) async fn run<F: Fulfil>(
     driver.feed(Event::Begin);
     let journal = driver.journal.clone();
     let mut telling = pin!(tell(&journal));
+    let mut looks = progress::looks();
     while !driver.finished {
         let event = tokio::select! {
             // A cancel must not wait behind a flood of results.
             biased;
             Some(control) = controls.recv() => driver.control(control),
-            Some(worked) = driver.at_work.next() => driver.worked(worked),
-            () = sleep_until(driver.timers.peek()) => driver.woken(),
+            Some(worked) = driver.at_work.next() => Some(driver.worked(worked)),
+            () = sleep_until(driver.timers.peek()) => Some(driver.woken()),
+            _ = looks.tick() => {
+                driver.tell_progress();
+                None
+            }
             // Nothing is ready: the moment to tell what has happened.
             never = &mut telling => match never {},
         };
-        driver.feed(event);
+        if let Some(event) = event {
+            driver.feed(event);
+        }
     }
     driver.journal.tell();
     before_summary.await;
@@ -132,6 +145,7 @@ struct Unit {
     checked: Vec<Checked>,
     /// How the last attempt ended.
     last: Option<Result<Done, Failure>>,
+    wait: Wait,
 }
 
 /// One step that has begun and has not ended.
@@ -142,11 +156,13 @@ struct Open {
     units: Vec<(Lane, Unit)>,
     targets: Vec<v1::TargetResult>,
     needs: Needs,
+    /// Lanes on which what the step needs is seen to.
+    preparing: Vec<(Lane, Wait)>,
 }
 
 impl Unit {
     fn new(started: Instant) -> Self {
-        Self { started, sent: 0, lost: false, warnings: Vec::new(), checked: Vec::new(), last: None }
+        Self { started, sent: 0, lost: false, warnings: Vec::new(), checked: Vec::new(), last: None, wait: Wait::new(started) }
     }
 }
 
@@ -216,6 +232,8 @@ struct Driver<F> {
     /// Ends all work at once.
     abandoned: CancellationToken,
     finished: bool,
+    /// Bytes of what was told of waits.
+    told_of_waits: usize,
 }
 
 impl<F: Fulfil> Driver<F> {
@@ -262,6 +280,7 @@ impl<F: Fulfil> Driver<F> {
             stop: CancellationToken::new(),
             abandoned: CancellationToken::new(),
             finished: false,
+            told_of_waits: 0,
             plan,
             fulfil,
             identity,
@@ -293,6 +312,7 @@ impl<F: Fulfil> Driver<F> {
                 }
                 Command::Pause { step, lane, until } => {
                     self.timers.push(Reverse((Instant::from_std(until), step, lane)));
+                    self.enter(step, lane, Phase::Paused);
                 }
                 Command::Conclude { step, lane, outcome } => self.conclude(step, lane, outcome),
                 Command::Settle { step, ending } => self.settle(step, ending),
@@ -301,8 +321,8 @@ impl<F: Fulfil> Driver<F> {
         }
     }
 
-    fn control(&mut self, control: Control) -> Event {
-        match control {
+    fn control(&mut self, control: Control) -> Option<Event> {
+        Some(match control {
             Control::Cancel { by, reason } => {
                 tracing::info!(run_id = self.identity.run_id, reason, "stopping the run");
                 self.stopped.get_or_insert(Stopped { by, reason });
@@ -315,8 +335,15 @@ impl<F: Fulfil> Driver<F> {
                 self.abandoned.cancel();
                 Event::Cancel
             }
-            Control::Written { step, lane } => Event::Written { step, lane },
-        }
+            Control::Written { step, lane } => {
+                self.enter(step, lane, Phase::Written);
+                Event::Written { step, lane }
+            }
+            Control::Waiting { step, lane, ready } => {
+                self.enter(step, lane, Phase::Told(ready));
+                return None;
+            }
+        })
     }
 
     fn woken(&mut self) -> Event {
@@ -343,12 +370,14 @@ impl<F: Fulfil> Driver<F> {
                 { attributes::OUTCOME } = Empty,
             );
             let started = Instant::now();
-            Open { started, span, units: Vec::new(), targets: Vec::new(), needs: Vec::new() }
+            Open { started, span, units: Vec::new(), targets: Vec::new(), needs: Vec::new(), preparing: Vec::new() }
         })
     }
 
     fn prepare(&mut self, step: StepIx, lane: Lane) {
-        let span = self.begun(step).span.clone();
+        let open = self.begun(step);
+        open.preparing.push((lane, Wait::new(Instant::now())));
+        let span = open.span.clone();
         let preparation = self.fulfil.clone().prepare(step, lane, self.stop.clone());
         let began = Instant::now();
         let cut_short = self.cut_short(step, lane);
@@ -373,6 +402,9 @@ impl<F: Fulfil> Driver<F> {
                 None
             }
         };
+        if let Some(unit) = open.unit(lane) {
+            unit.wait.attempt(attempt);
+        }
         let span = open.span.clone();
         let progress = Progress { step, lane, control: self.control.clone() };
         let without = self.without(step, lane);
@@ -434,7 +466,10 @@ impl<F: Fulfil> Driver<F> {
             needs.iter_mut().for_each(|need| stopped.mark_need(need));
         }
         open.needs.extend(needs);
-        let Some(attempt) = worked.attempt else { return Event::Prepared { step, lane } };
+        let Some(attempt) = worked.attempt else {
+            open.preparing.retain(|(at, _)| *at != lane);
+            return Event::Prepared { step, lane };
+        };
         self.adapt(lane, &attempt, worked.began);
         let Driver { open, stopped, .. } = self;
         let open = open.get_mut(&step).expect("a step is open while it is worked on");

@@ -22,6 +22,9 @@ use crate::{mask::Unmasked, verdict::Subject};
 /// How long a controller may take for its first word. An object of whose kind nobody ever reports a status is ready then
 /// (case 56).
 const FIRST_WORD: Duration = Duration::from_secs(10);
+/// When a wait is told of first, and how often.
+const FIRST_TOLD: Duration = Duration::from_secs(3);
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Pause between looks where watching is not permitted.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
@@ -33,6 +36,8 @@ pub(crate) struct Awaited<'a> {
     pub(crate) design_id: &'a str,
     /// The object as it was written, if that was seen.
     pub(crate) written: Option<Value>,
+    /// Is told now and then how far a long wait is.
+    pub(crate) tell: &'a (dyn Fn(Report) + Send + Sync),
 }
 
 /// What a wait came to.
@@ -83,6 +88,7 @@ pub(crate) async fn until_ready(
         let note = "it is bound when the first pod that uses it is scheduled (WaitForFirstConsumer)";
         return Report { readiness: v1::Readiness::Ready, note: Some(note.into()) };
     }
+    let mut next_told = began + FIRST_TOLD;
     let mut looks = cluster.watches.looks(cluster, &what.subject, what.resource, what.design_id);
     loop {
         if matches!(state, State::Ready | State::Stalled(_)) {
@@ -100,6 +106,11 @@ pub(crate) async fn until_ready(
             // A controller that has nothing new to say writes nothing.
             () = sleep_until(began + FIRST_WORD), if state == State::Outdated => {
                 return Report::of(state, &format!("after {:.1?}", began.elapsed()));
+            }
+            () = sleep_until(next_told) => {
+                (what.tell)(Report::of(state.clone(), "yet"));
+                next_told = Instant::now() + TOLD_EVERY;
+                continue;
             }
             look = looks.next() => look,
         };

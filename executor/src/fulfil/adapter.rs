@@ -171,9 +171,11 @@ impl ByAdapter {
         let Ok(place) = cluster.locate(&self.subject(cluster, object), order.deadline).await else { return };
         let Place { subject, resource } = &place;
         let design_id = &self.plan.design.id;
-        let awaited = Awaited { subject: subject.clone(), resource, design_id, written: None };
+        let masked = |report| Ready::masked(report, &Secrets::around(&object.manifest, &self.secrets));
+        let tell = |report| order.progress.waiting(masked(report));
+        let awaited = Awaited { subject: subject.clone(), resource, design_id, written: None, tell: &tell };
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
-        checked.readiness = Some(Ready::masked(report, &Secrets::around(&object.manifest, &self.secrets)));
+        checked.readiness = Some(masked(report));
     }
 
     fn subject<'a>(&'a self, cluster: &'a Cluster, object: &'a plan::Direct) -> Subject<'a> {

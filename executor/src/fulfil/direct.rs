@@ -256,15 +256,19 @@ impl Direct {
     async fn until_ready(&self, task: &Task<'_>, applied: Applied, design_id: &str) -> Done {
         let Task { cluster, order, subject, .. } = task;
         order.progress.written();
+        let masked = |report| {
+            let secrets = Secrets::around(&task.direct.manifest, &self.secrets);
+            Ready::masked(report, &secrets)
+        };
         let awaited = Awaited {
+            tell: &|report| order.progress.waiting(masked(report)),
             subject: subject.clone(),
             resource: &task.resource,
             design_id,
             written: serde_json::from_slice(&applied.body).ok(),
         };
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
-        let secrets = Secrets::around(&task.direct.manifest, &self.secrets);
-        Done { readiness: Some(Ready::masked(report, &secrets)), ..done(subject, applied, Vec::new()) }
+        Done { readiness: Some(masked(report)), ..done(subject, applied, Vec::new()) }
     }
 
     async fn remove(&self, task: &Task<'_>) -> Attempt {

@@ -125,17 +125,20 @@ fn with_chart(plan: Arc<Plan>, name: &str, url: &str) -> Arc<Plan> {
 }
 
 struct Told {
+    progress: Vec<(prost_types::Timestamp, v1::StepProgress)>,
     results: HashMap<String, v1::StepResult>,
     order: Vec<String>,
     summary: v1::RunSummary,
 }
 
 async fn tell(mut reader: Reader) -> Told {
-    let (mut results, mut order, mut summary) = (HashMap::new(), Vec::new(), None);
+    let (mut results, mut order, mut summary, mut progress) = (HashMap::new(), Vec::new(), None, Vec::new());
     while let Some(events) = reader.next().await {
         for event in events {
             assert!(summary.is_none(), "nothing follows the summary");
-            match event.message().unwrap().event.unwrap() {
+            let message = event.message().unwrap();
+            match message.event.unwrap() {
+                Entry::StepProgress(it) => progress.push((message.time.unwrap(), it)),
                 Entry::StepResult(result) => {
                     let name = result.component.as_ref().unwrap().name.clone();
                     order.push(name.clone());
@@ -146,7 +149,7 @@ async fn tell(mut reader: Reader) -> Told {
             }
         }
     }
-    Told { results, order, summary: summary.expect("a run that started ends with a summary") }
+    Told { progress, results, order, summary: summary.expect("a run that started ends with a summary") }
 }
 
 async fn carry_out(
@@ -327,4 +330,48 @@ async fn others_have_their_turn_before_what_happened_is_told() {
         assert!(futures::poll!(&mut telling).is_pending());
         assert_eq!(reader.next().now_or_never().flatten().map(|events| events.len()), Some(1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_waited_for_is_told_now_and_then() {
+    let script = |name: &str, lane, attempt| match (name, lane, attempt) {
+        ("slow", 0, _) => (17 * SECOND, Ok(())),
+        // Pauses of a second, which are no wait of five.
+        ("busy", 0, 1..=8) => (Duration::ZERO, Err(throttled())),
+        _ => (SECOND, Ok(())),
+    };
+    let (told, _) = carry_out(plan("slow; busy; quick"), script, None).await;
+    let of = |step: &str| {
+        let of_step = told.progress.iter().filter(move |(_, it)| it.step_id == format!("id-{step}"));
+        of_step.map(|(_, it)| (it.waiting_for.clone(), it.attempts, it.readiness())).collect::<Vec<_>>()
+    };
+    let answer = ("an answer of cluster east".to_owned(), 1, v1::Readiness::Unspecified);
+    assert_eq!(of("slow"), vec![answer; 3]);
+    assert!(of("busy").iter().any(|(text, attempts, _)| text.contains("busy") && *attempts > 1), "{:?}", of("busy"));
+    assert_eq!(of("quick"), []);
+    assert!(told.progress.iter().all(|(_, it)| it.target == Some(v1::step_progress::Target::Cluster("east".into()))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_waits_are_told_a_few_at_a_time() {
+    let steps: Vec<_> = (0..64).map(|number| format!("step-{number}")).collect();
+    let (told, _) = carry_out(plan(&steps.join(";")), |_: &str, _, _| (12 * SECOND, Ok(())), None).await;
+    // In twelve seconds 64 units on two clusters at a time; the next 64 after that.
+    let in_all = told.progress.len();
+    assert!((64..=2 * 2 * 100).contains(&in_all), "{in_all}");
+    let mut targets: HashMap<_, u32> = HashMap::new();
+    for (_, progress) in &told.progress {
+        *targets.entry(format!("{}{:?}", progress.step_id, progress.target)).or_default() += 1;
+    }
+    assert!(targets.len() > 64, "those told of least recently come first: {}", targets.len());
+    assert!(targets.values().all(|&times| times <= 2), "{targets:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_component_needs_is_told_while_it_is_seen_to() {
+    let plan = with_chart(plan("a"), "a", "https://user:canary@charts/x.tgz");
+    let (told, _) = carry_out(plan, |_: &str, _, _| (SECOND, Ok(())), None).await;
+    let (_, first) = &told.progress[0];
+    assert_eq!((first.waiting_for.as_str(), first.attempts), ("what it needs: https://charts/x.tgz", 0));
+    assert_eq!(told.progress.len(), 2 * (100 / 5 - 1), "{:?}", told.progress.len());
 }

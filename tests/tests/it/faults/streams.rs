@@ -91,6 +91,33 @@ async fn headers_and_events_come_at_once() {
     assert_eq!(rest.verdict(), Verdict::Succeeded);
 }
 
+/// Who waits is told what for, also while nothing else happens.
+#[tokio::test]
+async fn waits_are_told_while_nothing_else_happens() {
+    let stage = Stage::set("waits").await;
+    let gate = Gate::shut();
+    stage.east.add(Rule::patch("/map-0", Fault::Hold(gate.clone())));
+    let draft = chain(&stage, &["east", "west"], 1);
+    let mut execution = stage.client.execute(draft.seal(), stage.access_for(&draft)).await.unwrap();
+    let mut outcome = client::Outcome::default();
+    let progress = loop {
+        let event = within(execution.next()).await.unwrap().unwrap();
+        outcome.take(event.clone());
+        if let Some(Event::StepProgress(progress)) = event.event {
+            break progress;
+        }
+    };
+    let target = v1::step_progress::Target::Cluster("east".into());
+    assert_eq!((progress.step_id.as_str(), progress.target, progress.attempts), ("map-0", Some(target), 1));
+    assert_eq!(progress.waiting_for, "an answer of cluster east");
+    gate.open();
+    while let Some(event) = within(execution.next()).await.unwrap() {
+        outcome.take(event);
+    }
+    check(&outcome, 1);
+    assert_eq!(outcome.verdict(), Verdict::Succeeded);
+}
+
 /// Case 111, D22: a plan that is cut short starts nothing, whichever way it is cut.
 #[tokio::test]
 async fn a_plan_that_is_cut_short_starts_nothing() {
