@@ -16,10 +16,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::cluster::{
-    Cluster,
-    fence::{self, Fence},
-    lease::{self, Claim, HELD_FOR, LeftBehind, RENEWAL, RENEWAL_AGAIN, Taken},
+use crate::{
+    cluster::{
+        Cluster,
+        fence::{self, Fence},
+        lease::{self, Claim, HELD_FOR, LeftBehind, RENEWAL, RENEWAL_AGAIN, Taken},
+    },
+    runs::Conflict,
 };
 
 /// How long taking or letting go of the Leases may take. A cluster that was proven workable a moment ago answers sooner.
@@ -28,11 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Why the clusters could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(
-        "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it (if its \
-         executor is gone, its lock ends in {free_in:.0?})"
-    )]
-    Conflict { design: String, cluster: String, run_id: String, free_in: Duration },
+    #[error("{}", .0.first().map_or_else(String::new, Conflict::to_string))]
+    Conflict(Vec<Conflict>),
     #[error("a cluster cannot be locked")]
     Unusable(Vec<(String, String)>),
 }
@@ -160,11 +160,12 @@ impl Locking {
     }
 
     fn refusal(&self, design: &str, errors: Vec<(String, lease::Error)>) -> Error {
-        let mut unusable = Vec::new();
+        let (mut unusable, mut conflicts) = (Vec::new(), Vec::new());
         for (cluster, error) in errors {
             let why = match error {
                 lease::Error::Held { holder: run_id, free_in } => {
-                    return Error::Conflict { design: design.to_owned(), cluster, run_id, free_in };
+                    conflicts.push(Conflict { design: design.to_owned(), cluster, run_id, free_in: Some(free_in) });
+                    continue;
                 }
                 lease::Error::NoNamespace => format!(
                     "namespace {}, where its Lease should lie, does not exist; create it, or choose another with \
@@ -180,7 +181,7 @@ impl Locking {
             };
             unusable.push((cluster, why));
         }
-        Error::Unusable(unusable)
+        if conflicts.is_empty() { Error::Unusable(unusable) } else { Error::Conflict(conflicts) }
     }
 }
 

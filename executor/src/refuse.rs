@@ -5,7 +5,11 @@ use std::time::Duration;
 use switchyard_service::status::{self, Reason, refusal};
 use tonic::Status;
 
-use crate::{handover::NotAllowed, intake, locks, runs};
+use crate::{
+    handover::NotAllowed,
+    intake, locks,
+    runs::{self, Conflict},
+};
 
 /// When a caller may come back to an executor that has no room.
 const COME_BACK: Duration = Duration::from_secs(5);
@@ -62,9 +66,7 @@ pub(crate) fn too_many_plans(most: usize) -> Status {
 pub(crate) fn run(error: &runs::Error) -> Status {
     let text = error.to_string();
     match error {
-        runs::Error::Conflict { run_id, .. } => {
-            refusal(Reason::RunConflict, text).metadata("run_id", run_id).into_status()
-        }
+        runs::Error::Conflict(conflicts) => self::conflicts(conflicts),
         runs::Error::TooMany(_) => {
             refusal(Reason::TooManyRuns, &text).quota("runs", &text).retry_after(COME_BACK).into_status()
         }
@@ -93,11 +95,22 @@ pub(crate) fn unknown_sequence(run_id: &str, after: u64, last: u64) -> Status {
         .into_status()
 }
 
+/// Refuses a run for those that work on its design already, on whichever of its clusters (case 365).
+fn conflicts(conflicts: &[Conflict]) -> Status {
+    let text = conflicts.first().map_or_else(String::new, Conflict::to_string);
+    let mut refusal = refusal(Reason::RunConflict, text).retry_after(COME_BACK);
+    if let Some(Conflict { design, cluster, run_id, .. }) = conflicts.first() {
+        refusal = refusal.metadata("run_id", run_id).metadata("cluster", cluster).metadata("design_id", design);
+    }
+    let add = |refusal: switchyard_service::status::Refusal, conflict: &Conflict| {
+        refusal.precondition("RUN", conflict.cluster.as_str(), conflict.to_string())
+    };
+    conflicts.iter().fold(refusal, add).into_status()
+}
+
 pub(crate) fn locks(error: &locks::Error) -> Status {
     match error {
-        locks::Error::Conflict { run_id, .. } => {
-            refusal(Reason::RunConflict, error.to_string()).metadata("run_id", run_id).into_status()
-        }
+        locks::Error::Conflict(conflicts) => self::conflicts(conflicts),
         locks::Error::Unusable(unusable) => {
             let unusable: Vec<_> = unusable.iter().map(|(name, why)| (name, why.clone())).collect();
             clusters(&unusable)

@@ -4,6 +4,7 @@ mod page;
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -38,13 +39,35 @@ const MAX_REASON: usize = 256;
 /// What a run takes beside what it is told to be, in bytes.
 const OVERHEAD: usize = size_of::<Run>() + 512;
 
+/// Another run that works on the design on a cluster.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    pub(crate) design: String,
+    pub(crate) cluster: String,
+    pub(crate) run_id: String,
+    /// When the cluster is free at the latest if the other's executor is gone; none if that is this one.
+    pub(crate) free_in: Option<Duration>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { design, cluster, run_id, free_in } = self;
+        write!(
+            f,
+            "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it"
+        )?;
+        match free_in {
+            Some(free_in) => write!(f, " (if its executor is gone, its lock ends in {free_in:.0?})"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a run may not begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(
-        "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it"
-    )]
-    Conflict { design: String, cluster: String, run_id: String },
+    #[error("{}", .0.first().map_or_else(String::new, Conflict::to_string))]
+    Conflict(Vec<Conflict>),
     #[error("{0} runs go on, as many as this executor takes; try again when one has ended")]
     TooMany(usize),
 }
@@ -123,11 +146,16 @@ impl Runs {
             return Err(Error::TooMany(self.most));
         }
         let design = key(plan);
-        for run in going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design) {
-            if let Some(at) = servers.iter().position(|server| run.servers.contains(server)) {
-                let cluster = plan.clusters[at].clone();
-                return Err(Error::Conflict { design: design.into(), cluster, run_id: run.id.clone() });
-            }
+        let others: Vec<_> =
+            going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design).collect();
+        let conflicts = plan.clusters.iter().zip(servers).filter_map(|(cluster, server)| {
+            let other = others.iter().find(|run| run.servers.contains(server))?;
+            let (cluster, run_id) = (cluster.clone(), other.id.clone());
+            Some(Conflict { design: design.into(), cluster, run_id, free_in: None })
+        });
+        let conflicts: Vec<_> = conflicts.collect();
+        if !conflicts.is_empty() {
+            return Err(Error::Conflict(conflicts));
         }
         // Bounded: besides cancels only "written" arrives here, which may be dropped.
         let (control, controls) = mpsc::channel(1024);

@@ -61,6 +61,18 @@ async fn another_executor_is_refused_while_the_design_is_worked_on() {
     let status = other.execute(second.seal(), stage.access_for(&second)).await.unwrap().finish().await.unwrap_err();
     assert_eq!(conflict_with(&status), run);
     assert!(status.message().contains("cluster west"), "{}", status.message());
+    // Case 365: every cluster that is worked on is named, by this executor and by that which has the run.
+    let both = chain(&stage, &["east", "west"], 1).design(&id);
+    for client in [&other, &stage.client] {
+        let refused = client.execute(both.seal(), stage.access_for(&both)).await.unwrap().finish().await.unwrap_err();
+        assert_eq!(conflict_with(&refused), run);
+        let metadata = refused.get_details_error_info().unwrap().metadata;
+        assert_eq!((metadata["cluster"].as_str(), &metadata["design_id"]), ("east", &id));
+        let named = refused.get_details_precondition_failure().unwrap().violations;
+        let named: Vec<_> = named.iter().map(|it| (it.r#type.as_str(), it.subject.as_str())).collect();
+        assert_eq!(named, [("RUN", "east"), ("RUN", "west")]);
+        assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
+    }
     // Another design goes its way.
     let aside = chain(&stage, &["west"], 1).design(&design());
     let outcome = other.execute(aside.seal(), stage.access_for(&aside)).await.unwrap().finish().await.unwrap();
