@@ -162,7 +162,15 @@ struct Open {
 
 impl Unit {
     fn new(started: Instant) -> Self {
-        Self { started, sent: 0, lost: false, warnings: Vec::new(), checked: Vec::new(), last: None, wait: Wait::new(started) }
+        Self {
+            started,
+            sent: 0,
+            lost: false,
+            warnings: Vec::new(),
+            checked: Vec::new(),
+            last: None,
+            wait: Wait::new(started),
+        }
     }
 }
 

@@ -146,8 +146,7 @@ impl Runs {
             return Err(Error::TooMany(self.most));
         }
         let design = key(plan);
-        let others: Vec<_> =
-            going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design).collect();
+        let others: Vec<_> = going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design).collect();
         let conflicts = plan.clusters.iter().zip(servers).filter_map(|(cluster, server)| {
             let other = others.iter().find(|run| run.servers.contains(server))?;
             let (cluster, run_id) = (cluster.clone(), other.id.clone());

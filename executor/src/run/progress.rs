@@ -147,7 +147,9 @@ fn waiting_for(plan: &crate::plan::Plan, work: &Work, lane: Lane, unit: &Unit) -
     match &unit.wait.phase {
         Phase::Asked => match plan.target(lane) {
             target_result::Target::Cluster(name) => (format!("an answer of cluster {name}"), unknown),
-            target_result::Target::AdapterAddress(address) => (format!("an answer of the adapter at {address}"), unknown),
+            target_result::Target::AdapterAddress(address) => {
+                (format!("an answer of the adapter at {address}"), unknown)
+            }
         },
         Phase::Paused => {
             let why = unit.last.as_ref().and_then(|last| last.as_ref().err()).map(|failure| failure.message.as_str());
