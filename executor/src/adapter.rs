@@ -360,12 +360,13 @@ impl Adapter {
             { common::OTEL_NAME } = format_args!("meshes.MeshService/{method}"),
             { common::OTEL_KIND } = "client",
             { common::OTEL_STATUS_CODE } = Empty,
+            { common::ERROR_TYPE } = Empty,
             { common::RPC_SYSTEM } = common::GRPC,
             { common::RPC_SERVICE } = "meshes.MeshService",
             { common::RPC_METHOD } = method,
             { common::RPC_GRPC_STATUS_CODE } = Empty,
             { common::SERVER_ADDRESS } = self.host,
-            { common::SERVER_PORT } = self.port,
+            { common::SERVER_PORT } = i64::from(self.port),
         );
         let mut request = Request::new(message);
         telemetry::inject_metadata(&span, request.metadata_mut());
@@ -380,13 +381,14 @@ impl Adapter {
         // The timeout of the request binds the peer; this one binds us, whatever the peer does (case 125).
         let answer = tokio::time::timeout(left, send(request)).instrument(span.clone()).await;
         let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in the time the step has")));
-        let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        let code = answer.as_ref().map_or_else(answer::code, |_| Code::Ok);
         span.record(common::RPC_GRPC_STATUS_CODE, code as i32);
         // Asking whether it knows Provision is no error (facts 5.2).
         let is_expected =
             code == Code::Unimplemented && method == "Provision" && call.protocol != AdapterProtocol::Provision;
         if code != Code::Ok && !is_expected {
             span.record(common::OTEL_STATUS_CODE, "error");
+            span.record(common::ERROR_TYPE, (code as i32).to_string());
         }
         answer
     }

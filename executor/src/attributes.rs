@@ -6,6 +6,7 @@ pub(crate) const NAMESPACE: &str = "k8s.namespace.name";
 pub(crate) const OBJECT_NAME: &str = "k8s.object.name";
 pub(crate) const OBJECT_KIND: &str = "k8s.object.kind";
 pub(crate) const API_VERSION: &str = "k8s.object.api_version";
+pub(crate) const URL: &str = "url.full";
 pub(crate) const METHOD: &str = "http.request.method";
 pub(crate) const STATUS_CODE: &str = "http.response.status_code";
 pub(crate) const RESEND_COUNT: &str = "http.request.resend_count";
@@ -27,3 +28,16 @@ pub(crate) const RELEASE: &str = "switchyard.helm.release";
 /// What was done about a chart, or why it was not.
 pub(crate) const CHART_NOTE: &str = "switchyard.chart.note";
 pub(crate) const OUTCOME: &str = "switchyard.outcome";
+
+/// The HTTP method of a request that a span names as Kubernetes does.
+pub(crate) fn method(verb: &'static str) -> &'static str {
+    match verb {
+        "LIST" | "WATCH" => "GET",
+        method => method,
+    }
+}
+
+/// What is there to be said: an attribute that is empty is left out.
+pub(crate) fn said(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}

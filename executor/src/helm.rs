@@ -213,9 +213,9 @@ impl Helm {
             { common::OTEL_STATUS_CODE } = Empty,
             { common::ERROR_TYPE } = Empty,
             { attributes::CHART } = chart,
-            { attributes::RELEASE } = release,
-            { attributes::NAMESPACE } = namespace,
-            { attributes::CLUSTER } = cluster,
+            { attributes::RELEASE } = attributes::said(release),
+            { attributes::NAMESPACE } = attributes::said(namespace),
+            { attributes::CLUSTER } = attributes::said(cluster),
         );
         let result = self.run(call, bounds).instrument(span.clone()).await;
         record(&span, &result);

@@ -30,6 +30,7 @@ mod runs;
 mod schedule;
 mod service;
 mod session;
+mod story;
 mod together;
 mod user_agent;
 mod verdict;

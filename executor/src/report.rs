@@ -268,6 +268,33 @@ pub(crate) fn outcome_name(outcome: v1::Outcome) -> &'static str {
     }
 }
 
+/// How many steps ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) succeeded: u32,
+    pub(crate) failed: u32,
+    pub(crate) withheld: u32,
+    pub(crate) indeterminate: u32,
+    pub(crate) cancelled: u32,
+}
+
+impl Counts {
+    pub(crate) fn of(endings: impl Iterator<Item = Ending>) -> Self {
+        let mut counts = Self::default();
+        for ending in endings {
+            let count = match ending {
+                Ending::Succeeded => &mut counts.succeeded,
+                Ending::Failed => &mut counts.failed,
+                Ending::Withheld { .. } => &mut counts.withheld,
+                Ending::Indeterminate => &mut counts.indeterminate,
+                Ending::Cancelled => &mut counts.cancelled,
+            };
+            *count += 1;
+        }
+        counts
+    }
+}
+
 /// The verdict on a run. An empty plan has nothing that could have failed.
 pub(crate) fn verdict(endings: impl Iterator<Item = Ending>) -> v1::Verdict {
     let (mut succeeded, mut cancelled, mut other) = (false, false, false);

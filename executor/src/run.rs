@@ -5,6 +5,7 @@
 
 mod progress;
 mod stop;
+mod tell;
 
 use std::{
     cmp::Reverse,
@@ -20,10 +21,9 @@ use std::{
 
 use futures::{FutureExt, StreamExt};
 use switchyard_proto::v1::{self, execute_response::Event as Entry};
-use switchyard_service::attributes as common;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span, field::Empty};
+use tracing::{Instrument, Span};
 
 use crate::{
     attributes,
@@ -32,7 +32,7 @@ use crate::{
     limit::{Answer, Limit},
     metrics,
     plan::Plan,
-    report::{self, About, Ended},
+    report::{self, About, Counts, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
     together::Together,
     verdict::{Failure, Reason, Verdict},
@@ -41,6 +41,7 @@ use crate::{
 use self::{
     progress::{Phase, Wait},
     stop::{CutShort, Stopped},
+    tell::Roots,
 };
 
 /// What reaches a run from outside.
@@ -67,6 +68,10 @@ pub(crate) struct Identity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) verdict: v1::Verdict,
+    /// How many steps ended how.
+    pub(crate) counts: Counts,
+    pub(crate) cancelled_by: v1::CancelledBy,
+    pub(crate) elapsed: Duration,
 }
 
 /// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is waited for when all work
@@ -224,6 +229,8 @@ struct Driver<F> {
     ended: Vec<Option<Ended>>,
     /// The failure of each step that others are withheld by.
     failures: HashMap<StepIx, Failure>,
+    /// The spans of these.
+    roots: Roots,
     /// Units that did not succeed.
     unsuccessful: HashMap<(StepIx, Lane), UnitOutcome>,
     /// Objects by lane and uid, with the step that met each first.
@@ -280,6 +287,7 @@ impl<F: Fulfil> Driver<F> {
             ended: vec![None; plan.steps.len()],
             failures: HashMap::new(),
             met: HashMap::new(),
+            roots: Roots::default(),
             unsuccessful: HashMap::new(),
             failed: HashSet::new(),
             held: HashMap::new(),
@@ -332,13 +340,21 @@ impl<F: Fulfil> Driver<F> {
     fn control(&mut self, control: Control) -> Option<Event> {
         Some(match control {
             Control::Cancel { by, reason } => {
-                tracing::info!(run_id = self.identity.run_id, reason, "stopping the run");
+                tracing::info!(
+                    { attributes::RUN_ID } = self.identity.run_id,
+                    by = by.as_str_name(),
+                    reason,
+                    "stopping the run"
+                );
                 self.stopped.get_or_insert(Stopped { by, reason });
                 self.stop.cancel();
                 Event::Cancel
             }
             Control::Abandon => {
-                tracing::warn!(run_id = self.identity.run_id, "what is in flight is not waited for any longer");
+                tracing::warn!(
+                    { attributes::RUN_ID } = self.identity.run_id,
+                    "what is in flight is not waited for any longer"
+                );
                 self.stop.cancel();
                 self.abandoned.cancel();
                 Event::Cancel
@@ -368,15 +384,7 @@ impl<F: Fulfil> Driver<F> {
                 step_id: step.id.clone(),
                 component: step.component.name.clone(),
             }));
-            let span = tracing::debug_span!(
-                "step",
-                { common::OTEL_NAME } = format_args!("step {}", step.component.name),
-                { common::OTEL_STATUS_CODE } = Empty,
-                { attributes::STEP_ID } = step.id,
-                { attributes::COMPONENT } = step.component.name,
-                { attributes::OBJECT_KIND } = step.component.kind,
-                { attributes::OUTCOME } = Empty,
-            );
+            let span = tell::span_of(step);
             let started = Instant::now();
             Open { started, span, units: Vec::new(), targets: Vec::new(), needs: Vec::new(), preparing: Vec::new() }
         })
@@ -495,6 +503,7 @@ impl<F: Fulfil> Driver<F> {
             Err(Verdict::Unknown(failure)) => (Err(failure), End::Indeterminate),
             Err(Verdict::Again { failure, after, patience, lost }) => {
                 unit.lost |= lost;
+                metrics::attempt_repeated(failure.reason.as_str());
                 (Err(failure), End::Again { after, patience, lost })
             }
         };
@@ -552,7 +561,7 @@ impl<F: Fulfil> Driver<F> {
         if outcome == UnitOutcome::Failed {
             self.failed.insert(step);
         }
-        let Driver { open, plan, journal, failures, met, stopped, .. } = self;
+        let Driver { open, plan, journal, failures, met, stopped, identity, .. } = self;
         let open = open.get_mut(&step).expect("a step is open until it is settled");
         let mut target = v1::TargetResult {
             step_id: plan.steps[step.0 as usize].id.clone(),
@@ -610,6 +619,7 @@ impl<F: Fulfil> Driver<F> {
                 }
             }
         }
+        open.span.in_scope(|| tell::target(&identity.run_id, &plan.steps[step.0 as usize], &target));
         for target in std::iter::once(target).chain(checked) {
             // What would change, and what was changed, is said once, with the target (case 249).
             open.targets.push(v1::TargetResult { diff: Vec::new(), altered: Vec::new(), ..target.clone() });
@@ -661,9 +671,9 @@ impl<F: Fulfil> Driver<F> {
                 if ending != Ending::Succeeded {
                     because.extend(result.prerequisites.iter().filter_map(report::missing));
                 }
-                open.span.record(attributes::OUTCOME, report::outcome_name(outcome));
+                tell::ended(&open.span, outcome, &because, &result.targets);
                 if ending != Ending::Succeeded {
-                    open.span.record(common::OTEL_STATUS_CODE, "error");
+                    self.roots.keep(ix, &open.span);
                 }
             }
             None => {
@@ -671,14 +681,11 @@ impl<F: Fulfil> Driver<F> {
                 if ending == Ending::Cancelled {
                     result.error = self.stopped.as_ref().map(|stopped| report::failure(&stopped.failure()));
                 }
-                // A step that never began has no span to show; the run says why (case 133).
-                tracing::info!(
-                    { attributes::STEP_ID } = step.id,
-                    { attributes::COMPONENT } = step.component.name,
-                    { attributes::OUTCOME } = report::outcome_name(outcome),
-                    because,
-                    "step not attempted"
-                );
+                let root = match ending {
+                    Ending::Withheld { root, .. } => Some(root),
+                    _ => None,
+                };
+                self.roots.not_attempted(step, outcome, &because, root);
             }
         }
         let path = if step.route() == v1::Route::Adapter { "adapter" } else { "direct" };
@@ -735,7 +742,8 @@ impl<F: Fulfil> Driver<F> {
         for message in messages {
             self.journal.append(Entry::Summary(message));
         }
-        Finished { verdict }
+        let counts = Counts::of(ended.iter().map(|ended| ended.ending));
+        Finished { verdict, counts, cancelled_by, elapsed: about.elapsed }
     }
 }
 

@@ -14,13 +14,13 @@ use switchyard_service::{
     budget::Share,
     received::Received,
     shutdown::Shutdown,
-    status::{self, Reason, capped},
+    status::{self, Reason, capped, told},
     telemetry,
     trace::Unparented,
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
@@ -41,11 +41,12 @@ use crate::{
     limit::Limits,
     locks::{Locking, Locks},
     mask::OfDesign,
-    metrics::ActiveRun,
+    metrics::{self, ActiveRun},
     plan::Plan,
     refuse,
     run::{self, Identity},
     runs::{self, Caller, Run, Runs},
+    story::{Asked, Story},
     user_agent,
 };
 
@@ -128,22 +129,49 @@ impl Session {
 
     async fn carry_out(self, received: Result<Accepted, Status>) {
         let Self { shared, requests, waiting, answers, deadline } = self;
-        let started = async { start_or_join(&shared, received?, &answers).await };
+        let started = async {
+            start_or_join(&shared, received.inspect_err(|status| tell_refused(status, &Span::none()))?, &answers).await
+        };
         let started = tokio::select! {
             started = started => started,
             () = answers.closed() => {
-                tracing::info!("the client went away before the run began; nothing was started");
+                tracing::info!("{} before the run began; nothing was started", who_went(&shared.shutdown));
                 return;
             }
         };
         let ended = match started {
-            Ok(caller) => follow(caller, (requests, waiting), &answers, deadline).await,
+            Ok(caller) => {
+                let followed = follow(caller, (requests, waiting), &answers, deadline, &shared.shutdown).await;
+                followed.inspect_err(|status| {
+                    tracing::info!(code = ?status.code(), why = status.message(), "the stream of a run ends early");
+                })
+            }
             Err(status) => Err(status),
         };
         if let Err(status) = ended {
-            tracing::info!(code = ?status.code(), message = status.message(), "execute ends with an error");
             answers.send(Err(status)).await.ok();
         }
+    }
+}
+
+/// Who ended a stream that nobody reads any more.
+fn who_went(shutdown: &Shutdown) -> &'static str {
+    // After the last call of a drain the server cuts what is open.
+    if shutdown.time_left().is_some() { "the stream was cut as the executor goes down" } else { "the client went away" }
+}
+
+/// Says of a plan why it is not carried out: a warning where that is for whoever runs the executor to see to.
+fn tell_refused(status: &Status, span: &Span) {
+    let (reason, why) = told(status);
+    span.record(common::OTEL_STATUS_CODE, "error");
+    span.record(common::OTEL_STATUS_DESCRIPTION, &why);
+    span.record(common::ERROR_TYPE, &reason);
+    metrics::run_refused(reason.clone());
+    let code = status.code();
+    if matches!(code, Code::FailedPrecondition | Code::ResourceExhausted | Code::Internal) {
+        tracing::warn!(?code, reason, why, "run refused");
+    } else {
+        tracing::info!(?code, reason, why, "run refused");
     }
 }
 
@@ -159,7 +187,9 @@ async fn start_or_join(shared: &Arc<Shared>, accepted: Accepted, answers: &Answe
     let turn = shared.runs.turn(&request_id).await;
     if let Some(run) = shared.runs.requested(&request_id) {
         if run.plan_id != accepted.plan.id {
-            return Err(refuse::other_plan(&run.id, &run.plan_id));
+            let refused = refuse::other_plan(&run.id, &run.plan_id);
+            tell_refused(&refused, &Span::none());
+            return Err(refused);
         }
         tracing::info!({ attributes::RUN_ID } = run.id, { attributes::REQUEST_ID } = request_id, "going on with a run");
         return Ok(Caller::of(run));
@@ -173,24 +203,15 @@ async fn start_or_join(shared: &Arc<Shared>, accepted: Accepted, answers: &Answe
     tasks.spawn(starting.in_current_span()).await.unwrap_or_else(|_| Err(status::internal().into_status()))
 }
 
-/// Proves the clusters and starts the run.
+/// Proves the clusters and starts the run, or says why it was not started.
 async fn start(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> Result<Caller, Status> {
-    let Accepted { plan, access, start, header, share } = accepted;
-    let labels = labels(&start);
-    tracing::info!(
-        { attributes::LABELS } = labels,
-        { attributes::REQUEST_ID } = start.request_id,
-        { attributes::PLAN_ID } = plan.id,
-        { attributes::DESIGN_ID } = plan.design.id,
-        { attributes::DESIGN_NAME } = plan.design.name,
-        steps = plan.steps.len(),
-        clusters = plan.clusters.join(","),
-        "plan received"
-    );
+    let plan = &accepted.plan;
     let span = tracing::info_span!(
         "run",
         { common::OTEL_NAME } = "run",
         { common::OTEL_STATUS_CODE } = Empty,
+        { common::OTEL_STATUS_DESCRIPTION } = Empty,
+        { common::ERROR_TYPE } = Empty,
         { attributes::RUN_ID } = Empty,
         { attributes::PLAN_ID } = plan.id,
         { attributes::DESIGN_ID } = plan.design.id,
@@ -198,9 +219,21 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> R
         { attributes::LABELS } = Empty,
         { attributes::OUTCOME } = Empty,
     );
+    let labels = labels(&accepted.start);
     if !labels.is_empty() {
         span.record(attributes::LABELS, &labels);
     }
+    let started = prove_and_begin(shared, accepted, answers, &span).await;
+    started.inspect_err(|status| span.in_scope(|| tell_refused(status, &span)))
+}
+
+async fn prove_and_begin(
+    shared: &Arc<Shared>,
+    accepted: Accepted,
+    answers: &Answers,
+    span: &Span,
+) -> Result<Caller, Status> {
+    let Accepted { plan, access, start, header, share } = accepted;
     let not_allowed = handover::not_allowed(&plan, &access, &shared.adapter_allow);
     if !plan.dry_run && !not_allowed.is_empty() {
         return Err(refuse::adapters(&not_allowed));
@@ -209,12 +242,13 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> R
     let for_helm = for_helm(&shared.access, &plan, &access);
     let secrets = Arc::new(OfDesign::new(plan.secrets()));
     let run_id = uuid::Uuid::new_v4().to_string();
+    span.record(attributes::RUN_ID, &run_id);
     let clusters = prove(shared, &plan, &access, &secrets, &run_id).instrument(span.clone()).await?;
     if shared.shutdown.is_draining() {
         return Err(refuse::shutting_down());
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
-    let trace_id = telemetry::trace_id_of(&span).unwrap_or_default();
+    let trace_id = telemetry::trace_id_of(span).unwrap_or_default();
     let removes = plan.operation == v1::Operation::Undeploy;
     let locks = match &shared.locking {
         Some(locking) if !plan.dry_run => {
@@ -231,12 +265,13 @@ async fn start(shared: &Arc<Shared>, accepted: Accepted, answers: &Answers) -> R
         ));
     }
     let options = header.options.clone();
+    let (labels, request_id) = (labels(&start), start.request_id.clone());
     let entry = runs::Entry { id: run_id, plan: &plan, servers: &servers, trace_id, start, header };
     let (run, controls) = shared.runs.begin(entry).map_err(|error| refuse::run(&error))?;
-    span.record(attributes::RUN_ID, &run.id);
     let setting = Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share, options };
+    let asked = Asked { labels, request_id };
     let caller = Caller::of(run.clone());
-    begin(shared, run, plan, setting, controls, span);
+    begin(shared, run, (plan, asked), setting, controls, span.clone());
     Ok(caller)
 }
 
@@ -334,12 +369,13 @@ struct Setting {
 fn begin(
     shared: &Arc<Shared>,
     run: Arc<Run>,
-    plan: Plan,
+    (plan, asked): (Plan, Asked),
     Setting { clusters, secrets, kubeconfigs, for_helm, not_allowed, locks, share, options }: Setting,
     controls: mpsc::Receiver<run::Control>,
     span: Span,
 ) {
     let plan = Arc::new(plan);
+    let story = Story::begin(&run.id, &plan, &asked, &span);
     run.journal.append(Event::RunStarted(v1::RunStarted {
         run_id: run.id.clone(),
         plan_id: plan.id.clone(),
@@ -399,17 +435,7 @@ fn begin(
                 never = stop_when_going_down(&run, &shutdown) => match never {},
                 never = stop_when_lost(&run, &locks) => match never {},
             };
-            match &finished {
-                Ok(finished) => {
-                    let verdict = finished.verdict.as_str_name();
-                    of_run.record(attributes::OUTCOME, verdict);
-                    tracing::info!({ attributes::RUN_ID } = run.id, verdict, "run ended");
-                }
-                Err(_) => {
-                    of_run.record(common::OTEL_STATUS_CODE, "error");
-                    tracing::error!({ attributes::RUN_ID } = run.id, "run ended by an internal error");
-                }
-            }
+            story.end(&of_run, finished.as_ref().ok());
             run.end(finished.ok());
         }
         .instrument(span),
@@ -438,6 +464,7 @@ async fn follow(
     (requests, waiting): (Streaming<ExecuteRequest>, Option<Received>),
     answers: &Answers,
     deadline: Option<Instant>,
+    shutdown: &Shutdown,
 ) -> Result<(), Status> {
     let run = &*caller.run.clone();
     let mut late = false;
@@ -465,7 +492,7 @@ async fn follow(
             }
             () = answers.closed() => {
                 let goes_on = caller.leaves_it_going();
-                tracing::info!({ attributes::RUN_ID } = run.id, goes_on, "the client went away");
+                tracing::info!({ attributes::RUN_ID } = run.id, goes_on, "{}", who_went(shutdown));
                 return Ok(());
             }
             () = at(due) => {

@@ -14,6 +14,16 @@ use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, QuotaViol
 pub use fit::{HEADER_LIST_BYTES, TEXT_BYTES, capped};
 pub use reason::Reason;
 
+/// What a status says, for the log: its reason, and its text with what its details add to it.
+pub fn told(status: &Status) -> (String, String) {
+    let details = status.get_error_details();
+    let reason = details.error_info().map(|info| info.reason.clone()).unwrap_or_default();
+    let preconditions = details.precondition_failure().map(|failure| failure.violations.as_slice()).unwrap_or_default();
+    let each = preconditions.iter().map(|violation| violation.description.as_str());
+    let text = std::iter::once(status.message()).chain(each).collect::<Vec<_>>().join("; ");
+    (reason, capped(&text, TEXT_BYTES))
+}
+
 /// The domain of every `ErrorInfo` of ours.
 pub const DOMAIN: &str = "switchyard";
 

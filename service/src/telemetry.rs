@@ -11,11 +11,12 @@
 mod context;
 mod exporter;
 mod fields;
+mod line;
 mod quiet;
 
 use std::{
     io::{self, IsTerminal},
-    sync::OnceLock,
+    sync::{LazyLock, OnceLock},
     time::Duration,
 };
 
@@ -33,10 +34,11 @@ use crate::{
     program::Program,
 };
 
+use self::line::WithTrace;
 pub(crate) use context::set_parent;
 pub use context::{
-    inject, inject_metadata, set_parent_from_metadata, set_parent_from_plan, trace_id_of, traceparent_for_plan,
-    traceparent_of,
+    Place, inject, inject_metadata, place_of, set_parent_from_metadata, set_parent_from_plan, trace_id_of,
+    traceparent_for_plan, traceparent_of,
 };
 
 /// How long the last spans may take to leave.
@@ -48,6 +50,9 @@ const UNTRACED: [&str; 6] = ["h2", "hyper", "hyper_util", "tonic", "tower", "ope
 
 /// Whether spans leave this process. Where nobody has set that up, as in tests, they are taken to.
 static EXPORTS: OnceLock<bool> = OnceLock::new();
+
+/// This process, in traces and in metrics.
+static INSTANCE: LazyLock<uuid::Uuid> = LazyLock::new(uuid::Uuid::new_v4);
 
 fn exports() -> bool {
     EXPORTS.get().copied().unwrap_or(true)
@@ -133,10 +138,14 @@ where
     let format = args.log_format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     match format {
-        LogFormat::Text => layer.with_ansi(terminal).boxed(),
+        LogFormat::Text => {
+            let format = tracing_subscriber::fmt::format().with_ansi(terminal);
+            layer.with_ansi(terminal).event_format(WithTrace::text(format)).boxed()
+        }
         LogFormat::Json => {
-            let layer = layer.json().flatten_event(true).with_current_span(true).with_span_list(false);
-            layer.fmt_fields(fields::Appended).boxed()
+            let format = tracing_subscriber::fmt::format().json().flatten_event(true);
+            let format = format.with_current_span(true).with_span_list(false);
+            layer.event_format(WithTrace::json(format)).fmt_fields(fields::Appended).boxed()
         }
     }
 }
@@ -153,7 +162,7 @@ pub(crate) fn resource(program: &Program) -> Resource {
     let defaults = [
         (attributes::SERVICE_NAME, unset("OTEL_SERVICE_NAME"), name.to_owned()),
         (attributes::SERVICE_VERSION, true, version.to_owned()),
-        (attributes::SERVICE_INSTANCE_ID, true, uuid::Uuid::new_v4().to_string()),
+        (attributes::SERVICE_INSTANCE_ID, true, INSTANCE.to_string()),
     ];
     let defaults = defaults.into_iter().filter(|(key, open, _)| *open && !given(key));
     Resource::builder().with_attributes(defaults.map(|(key, _, value)| KeyValue::new(key, value))).build()

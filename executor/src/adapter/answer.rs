@@ -23,18 +23,22 @@ pub(super) fn judge(adapter: &Adapter, status: &Status, call: &Call<'_>) -> Erro
         let is_of_a_gateway = http >= 500 || http == 408;
         return if is_of_a_gateway { Error::Lost { address, why: what } } else { Error::NotGrpc { address, what } };
     }
-    match status.code() {
+    match code(status) {
         Code::Unimplemented => Error::NotOffered { address, methods: "ProcessOAM" },
         Code::DeadlineExceeded => Error::Late { address, why },
-        // So tonic says it when our time for the call is over.
-        Code::Cancelled if sources(status).any(|error| error.is::<tonic::TimeoutExpired>()) => {
-            Error::Late { address, why }
-        }
         Code::Unavailable | Code::Cancelled => Error::Lost { address, why },
         // What the transport says of itself: the adapter's own statuses have no source.
         Code::Unknown | Code::Internal if status.source().is_some() => Error::Lost { address, why },
         Code::ResourceExhausted => Error::Busy { address, why },
         code => Error::Failed { address, code, why },
+    }
+}
+
+/// The code of a status. When our time for the call is over tonic says that the call was cancelled.
+pub(super) fn code(status: &Status) -> Code {
+    match status.code() {
+        Code::Cancelled if sources(status).any(|error| error.is::<tonic::TimeoutExpired>()) => Code::DeadlineExceeded,
+        code => code,
     }
 }
 

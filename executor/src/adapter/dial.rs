@@ -78,7 +78,7 @@ impl Line {
             { common::OTEL_STATUS_CODE } = Empty,
             { common::ERROR_TYPE } = Empty,
             { common::SERVER_ADDRESS } = adapter.host,
-            { common::SERVER_PORT } = adapter.port,
+            { common::SERVER_PORT } = i64::from(adapter.port),
         );
         self.greeting = Greeting::default();
         let why = match connect(adapter, self.greeting.clone(), call.deadline).instrument(span.clone()).await {

@@ -166,6 +166,8 @@ pub(crate) struct Way {
     pub(crate) reach: Reach,
     /// What must not be said of it.
     pub(crate) credentials: Secrets,
+    /// The context of the executor's own kubeconfig; none of what was sent with a request, whose names are anything.
+    pub(crate) known_as: Option<String>,
 }
 
 impl Way {
@@ -173,7 +175,7 @@ impl Way {
         let AuthInfo { password, token, client_key_data, .. } = &config.auth_info;
         let credentials = [password, token, client_key_data].into_iter().flatten();
         let credentials = Secrets::of_values(credentials.map(|secret| secret.expose_secret()));
-        Self { config, plugin, reach: Reach::All, credentials }
+        Self { config, plugin, reach: Reach::All, credentials, known_as: None }
     }
 }
 
@@ -185,6 +187,15 @@ impl Access {
 
     /// The configuration for the cluster that the plan calls `name`.
     pub(crate) async fn way(&self, name: &str, source: &Source) -> Result<Way, Error> {
+        let known_as = match source {
+            Source::Kubeconfig(_) => None,
+            Source::Context(context) => Some(context.clone()),
+            Source::Name => Some(name.to_owned()),
+        };
+        Ok(Way { known_as, ..self.way_of(name, source).await? })
+    }
+
+    async fn way_of(&self, name: &str, source: &Source) -> Result<Way, Error> {
         match source {
             Source::Kubeconfig(_) if self.deny_request_kubeconfigs => Err(Error::Denied),
             Source::Kubeconfig(text) => {

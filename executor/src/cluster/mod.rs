@@ -28,10 +28,11 @@ use futures::TryFutureExt;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
+use opentelemetry::{KeyValue, StringValue};
 use serde::{Deserialize, Deserializer};
 use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
-use tracing::{Level, Span, field::Empty};
+use tracing::{Span, field::Empty};
 
 pub(crate) use self::client::innermost;
 use self::{
@@ -58,6 +59,10 @@ pub(crate) struct Cluster {
     pub(crate) name: String,
     /// URL of its API server, without credentials.
     pub(crate) server: String,
+    /// Where that is: host and port.
+    place: (String, u16),
+    /// What metrics call it.
+    label: KeyValue,
     /// Version of its API server.
     pub(crate) version: String,
     client: client::Client,
@@ -174,6 +179,8 @@ impl Cluster {
         Ok(Self {
             name: name.to_owned(),
             server: without_credentials(&way.config.cluster_url),
+            place: place(&way.config.cluster_url),
+            label: label(way.known_as.as_deref()),
             version: String::new(),
             client: Self::dial(&way, Version::Http2)?,
             watching: OnceLock::new(),
@@ -311,13 +318,14 @@ impl Cluster {
         target: &Target<'_>,
         by: Instant,
     ) -> Result<Reply, Unanswered> {
-        // The span's own, so that it is found in the server's audit log: where there is no span the server makes one.
-        let audit_id = tracing::span_enabled!(Level::DEBUG).then(|| uuid::Uuid::new_v4().to_string());
-        let span = self.span(target, audit_id.as_deref());
+        let span = self.span(target, request.uri());
         telemetry::inject(&span, request.headers_mut());
-        if let Some(audit_id) = audit_id {
-            request.headers_mut().insert("audit-id", HeaderValue::from_str(&audit_id).expect("a uuid is ASCII"));
+        // So that it is found in the server's audit log: where there is no span the server makes an id.
+        let audit_id = (!span.is_disabled()).then(|| uuid::Uuid::new_v4().to_string());
+        if let Some(audit_id) = &audit_id {
+            request.headers_mut().insert("audit-id", HeaderValue::from_str(audit_id).expect("a uuid is ASCII"));
         }
+        let counted = metrics::Request::begin(target.method, &self.label);
         let started = Instant::now();
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| {
@@ -332,7 +340,10 @@ impl Cluster {
         // Not entered: nothing in there says anything, and entering costs something each time that it is looked at.
         let result =
             tokio::time::timeout_at(by, exchange).unwrap_or_else(|_| Err(Unanswered::Silent(started.elapsed()))).await;
-        record(&span, target.method, &result, started.elapsed());
+        counted.ended(came(&result));
+        if !span.is_disabled() {
+            record(&span, &result, audit_id.as_deref());
+        }
         if let Ok(reply) = &result
             && reply.status == StatusCode::NOT_FOUND
             && !target.kind.is_empty()
@@ -344,23 +355,26 @@ impl Cluster {
         result
     }
 
-    /// The span of a request.
-    fn span(&self, target: &Target<'_>, audit_id: Option<&str>) -> Span {
+    /// The span of a request to `path`.
+    fn span(&self, target: &Target<'_>, path: &http::Uri) -> Span {
         tracing::debug_span!(
             "request",
             { common::OTEL_NAME } = format_args!("{} {}", target.method, target.resource),
             { common::OTEL_KIND } = "client",
             { common::OTEL_STATUS_CODE } = Empty,
             { common::ERROR_TYPE } = Empty,
-            { attributes::METHOD } = target.method,
+            { common::SERVER_ADDRESS } = self.place.0,
+            { common::SERVER_PORT } = i64::from(self.place.1),
+            { attributes::URL } = format_args!("{}{path}", self.server),
+            { attributes::METHOD } = attributes::method(target.method),
             { attributes::STATUS_CODE } = Empty,
-            { attributes::RESEND_COUNT } = target.attempt.saturating_sub(1),
+            { attributes::RESEND_COUNT } = target.attempt.checked_sub(1).filter(|again| *again > 0).map(i64::from),
             { attributes::CLUSTER } = self.name,
-            { attributes::API_VERSION } = target.api_version,
-            { attributes::OBJECT_KIND } = target.kind,
-            { attributes::NAMESPACE } = target.namespace,
-            { attributes::OBJECT_NAME } = target.name,
-            { attributes::AUDIT_ID } = audit_id,
+            { attributes::API_VERSION } = attributes::said(target.api_version),
+            { attributes::OBJECT_KIND } = attributes::said(target.kind),
+            { attributes::NAMESPACE } = attributes::said(target.namespace),
+            { attributes::OBJECT_NAME } = attributes::said(target.name),
+            { attributes::AUDIT_ID } = Empty,
             { attributes::FLOW_SCHEMA } = Empty,
             { attributes::PRIORITY_LEVEL } = Empty,
         )
@@ -398,11 +412,23 @@ impl Cluster {
     }
 }
 
-fn record(span: &Span, method: &'static str, result: &Result<Reply, Unanswered>, took: Duration) {
+/// What came of a request: a status code, or why there is none.
+fn came(result: &Result<Reply, Unanswered>) -> Result<u16, &'static str> {
+    match result {
+        Ok(reply) => Ok(reply.status.as_u16()),
+        Err(Unanswered::Fenced | Unanswered::NotSent(_)) => Err("not_sent"),
+        Err(Unanswered::Lost(_)) => Err("lost"),
+        Err(Unanswered::Silent(_)) => Err("timeout"),
+    }
+}
+
+fn record(span: &Span, result: &Result<Reply, Unanswered>, audit_id: Option<&str>) {
+    if !matches!(result, Err(Unanswered::Fenced | Unanswered::NotSent(_))) {
+        span.record(attributes::AUDIT_ID, audit_id);
+    }
     match result {
         Ok(reply) => {
-            metrics::request_ended(method, Ok(reply.status.as_u16()), took);
-            span.record(attributes::STATUS_CODE, reply.status.as_u16());
+            span.record(attributes::STATUS_CODE, i64::from(reply.status.as_u16()));
             if !reply.status.is_success() {
                 span.record(common::OTEL_STATUS_CODE, "error");
                 span.record(common::ERROR_TYPE, reply.status.as_str());
@@ -411,17 +437,25 @@ fn record(span: &Span, method: &'static str, result: &Result<Reply, Unanswered>,
                 span.record(attributes::PRIORITY_LEVEL, uid(&reply.headers, PRIORITY_LEVEL));
             }
         }
-        Err(why) => {
-            let kind = match why {
-                Unanswered::Fenced | Unanswered::NotSent(_) => "not_sent",
-                Unanswered::Lost(_) => "lost",
-                Unanswered::Silent(_) => "timeout",
-            };
-            metrics::request_ended(method, Err(kind), took);
+        Err(_) => {
             span.record(common::OTEL_STATUS_CODE, "error");
-            span.record(common::ERROR_TYPE, kind);
+            span.record(common::ERROR_TYPE, came(result).err());
         }
     }
+}
+
+/// Host and port of an API server.
+fn place(url: &http::Uri) -> (String, u16) {
+    let by_scheme = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    (host.to_owned(), url.port_u16().unwrap_or(by_scheme))
+}
+
+/// What metrics call a cluster: contexts of the executor's own are a closed set, names of requests are not (case 139).
+fn label(known_as: Option<&str>) -> KeyValue {
+    // Counted instead of copied: it goes along with every request.
+    let name: Arc<str> = known_as.unwrap_or("(of a request)").into();
+    KeyValue::new(attributes::CLUSTER, StringValue::from(name))
 }
 
 /// Reads null as the default: an empty list of an API server is null where its field is not optional.

@@ -161,7 +161,7 @@ impl Watch {
         path.push_str("%3D");
         path.extend(utf8_percent_encode(design_id, NON_ALPHANUMERIC));
         let target = Target { name: "", ..object::target("WATCH", subject, resource, 1) };
-        let span = cluster.span(&target, None);
+        let span = cluster.span(&target, &path.parse().unwrap_or_default());
         let mut headers = HeaderMap::new();
         telemetry::inject(&span, &mut headers);
         let following = follow(cluster.watching().kube(), path, headers, objects.clone());

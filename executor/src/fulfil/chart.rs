@@ -259,8 +259,8 @@ impl Charts {
                 v1::PrerequisiteResult { outcome, release, change: change.into(), note, ..told }
             }
             Err(Failed { outcome, failure, release }) => {
-                tracing::info!(
-                    cluster = cluster.name,
+                tracing::warn!(
+                    { attributes::CLUSTER } = cluster.name,
                     chart = key.shown(),
                     reason = failure.reason.as_str(),
                     message = failure.message,
@@ -330,7 +330,7 @@ fn span(key: &Key, cluster: &Cluster) -> Span {
         { common::OTEL_STATUS_CODE } = Empty,
         { common::ERROR_TYPE } = Empty,
         { attributes::CHART } = key.shown(),
-        { attributes::NAMESPACE } = key.namespace,
+        { attributes::NAMESPACE } = attributes::said(&key.namespace),
         { attributes::CLUSTER } = cluster.name,
         { attributes::RELEASE } = Empty,
         { attributes::CHART_NOTE } = Empty,

@@ -61,6 +61,22 @@ fn spelled(context: &SpanContext) -> String {
     format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
 }
 
+/// Where a span stands in its trace, for other spans to lead to after it has ended.
+#[derive(Debug, Clone)]
+pub struct Place(SpanContext);
+
+/// Where `span` stands; None when nobody traces it.
+pub fn place_of(span: &Span) -> Option<Place> {
+    if span.is_disabled() { None } else { span_context(span).map(Place) }
+}
+
+impl Place {
+    /// Has `span` link to this place.
+    pub fn link(&self, span: &Span) {
+        span.add_link(self.0.clone());
+    }
+}
+
 /// Gives the id of the trace that `span` belongs to: 32 hex digits, also when nothing is exported.
 pub fn trace_id_of(span: &Span) -> Option<String> {
     span_context(span).map(|context| context.trace_id().to_string())

@@ -16,7 +16,8 @@ const STATUS: &str = "http.response.status_code";
 
 /// Tells whether a span is a request of ours to an API server.
 fn is_request(span: &Span) -> bool {
-    is_ours(span) && span.attribute(CLUSTER).is_some()
+    // A step that failed names the cluster too.
+    is_ours(span) && span.attribute(CLUSTER).is_some() && !span.name.starts_with("step ")
 }
 
 /// Tells whether a span is a write that the executor sent.
@@ -200,6 +201,7 @@ mod tests {
             name: name.into(),
             start: 0,
             end: 2_000_000,
+            kinds: BTreeMap::new(),
             attributes: attributes.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
             error: None,
             links: Vec::new(),

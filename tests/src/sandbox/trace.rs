@@ -38,6 +38,8 @@ pub struct Span {
     pub end: u64,
     /// The attributes; values that are not strings as their JSON text.
     pub attributes: BTreeMap<String, String>,
+    /// The types of the attributes' values as OTLP's JSON names them: `stringValue`, `intValue`, …
+    pub kinds: BTreeMap<String, String>,
     /// The message, if the span's status is an error.
     pub error: Option<String>,
     /// Spans elsewhere that it points to.
@@ -185,6 +187,7 @@ impl Span {
             name: span.name,
             start: nanos(&span.start_time_unix_nano),
             end: nanos(&span.end_time_unix_nano),
+            kinds: kinds(&span.attributes),
             attributes: map(span.attributes),
             error: failed.then_some(span.status.message),
             links: links.map(|l| Link { trace_id: hex_id(&l.trace_id), span_id: hex_id(&l.span_id) }).collect(),
@@ -204,6 +207,11 @@ fn hex_id(id: &str) -> String {
 
 fn nanos(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+}
+
+fn kinds(attributes: &[wire::KeyValue]) -> BTreeMap<String, String> {
+    let kind = |pair: &wire::KeyValue| pair.value.as_object().and_then(|of_type| of_type.keys().next().cloned());
+    attributes.iter().map(|pair| (pair.key.clone(), kind(pair).unwrap_or_default())).collect()
 }
 
 fn map(attributes: Vec<wire::KeyValue>) -> BTreeMap<String, String> {

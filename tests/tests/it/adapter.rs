@@ -54,7 +54,7 @@ fn policy(namespace: &str) -> String {
 }
 
 /// A component that an adapter is asked for.
-trait ThroughAdapter {
+pub(crate) trait ThroughAdapter {
     fn mesh(self, name: &str, kind: (&str, &str), depends_on: &[&str], configuration: &str) -> Self;
 }
 

@@ -22,6 +22,7 @@ mod readme;
 mod rules;
 mod sandbox;
 mod secrets;
+mod story;
 mod trace;
 mod undeploy;
 mod world;

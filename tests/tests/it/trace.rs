@@ -2,14 +2,16 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use switchyard_proto::v1::{AdapterProtocol, RunOptions};
 use switchyard_tests::{
+    adapter::{self, Adapter},
     client::{self, Client, TraceParent},
-    fault::Proxy,
+    fault::{Canned, Fault, Proxy, Rule},
     programs::Program,
     sandbox::{Span, Trace},
 };
 
-use crate::{design::Design, pair::Pair};
+use crate::{adapter::ThroughAdapter, design::Design, pair::Pair};
 
 /// API server and etcd hand their spans on in batches of up to five seconds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -143,5 +145,69 @@ async fn a_refused_write_shows_the_priority_level_that_the_server_put_it_into() 
     for key in ["k8s.apf.flow_schema.uid", "k8s.apf.priority_level.uid"] {
         let uid = patch.attribute(key).unwrap_or_else(|| panic!("no {key}:\n{}", trace.tree()));
         assert_eq!(uid.len(), 36, "{key} is {uid}");
+    }
+}
+
+/// Case 330: every span of a run, among them refused, repeated and unsent requests and an adapter that does not answer, has its
+/// attributes as the semantic conventions say.
+#[tokio::test]
+async fn whole_trace_is_as_the_conventions_say() {
+    let pair = Pair::shared().await;
+    let proxy = Proxy::before(pair.world.east()).await.unwrap();
+    proxy.add(Rule::patch("/configmaps/again", Fault::Answer(Canned::status(503))).times(1));
+    let slow = Adapter::prepare().knob("-hang").start().await.unwrap();
+    let configuration = r#"{"metadata": {"namespace": "default"}, "data": {"no key!": "x"}}"#;
+    let design = Design::new()
+        .config_map("again", "default", &[])
+        .component("refused", ("v1", "ConfigMap"), &[], configuration)
+        .component("spaces", ("v1", "Namespace"), &[], "{}")
+        .mesh("late", ("v1", "ConfigMap"), &[], r#"{"metadata": {"namespace": "default"}}"#);
+    let parent = TraceParent::random();
+    let client = pair.client().await.traced(parent.clone());
+    let mut request = client::deploy(design.text(), &["east"]);
+    request.registry = Some(adapter::registry(slow.address(), AdapterProtocol::Provision));
+    request.options =
+        Some(RunOptions { step_timeout: Some(Duration::from_secs(6).try_into().unwrap()), ..RunOptions::default() });
+    let access = vec![client::kubeconfig("east", proxy.kubeconfig().to_string())];
+    client.run(request, access).await.unwrap();
+    let complete = |trace: &Trace| {
+        trace.named("run").count() == 1 && trace.named("switchyard.v1.ExecutorService/Execute").count() == 1
+    };
+    let trace = pair.world.jaeger().wait_for(parent.trace_id(), LIMIT, complete).await.unwrap();
+    let ours = || trace.spans.iter().filter(|span| span.service.starts_with("switchyard-"));
+    let has = |key: &'static str, value: &'static str| ours().any(|span| span.attribute(key) == Some(value));
+    assert!(has("http.response.status_code", "503") && has("http.request.resend_count", "1"), "{}", trace.tree());
+    assert!(has("rpc.grpc.status_code", "4"), "the adapter did not answer in time:\n{}", trace.tree());
+    for span in ours() {
+        for (key, value) in &span.attributes {
+            assert!(!value.is_empty(), "{key} is empty: {span:?}");
+            let is_number =
+                ["http.response.status_code", "http.request.resend_count", "server.port", "rpc.grpc.status_code"]
+                    .contains(&key.as_str());
+            let wanted = if is_number { "intValue" } else { "stringValue" };
+            if is_number || key.starts_with("k8s.") || key.starts_with("switchyard.") {
+                assert_eq!(span.kinds[key], wanted, "{key}: {span:?}");
+            }
+        }
+        if let Some(method) = span.attribute("http.request.method") {
+            assert!(["GET", "PATCH", "POST", "PUT", "DELETE"].contains(&method), "{span:?}");
+            for key in ["server.address", "server.port", "url.full"] {
+                assert!(span.attribute(key).is_some(), "no {key}: {span:?}");
+            }
+            assert_ne!(span.attribute("http.request.resend_count"), Some("0"));
+            let was_sent = span.attribute("error.type").is_none_or(|kind| kind != "not_sent");
+            assert_eq!(
+                span.attribute("k8s.audit.id").is_some(),
+                was_sent && !span.name.starts_with("WATCH"),
+                "{span:?}"
+            );
+        }
+        if let Some(address) = span.attribute("server.address") {
+            assert!(!address.contains(':') && span.attribute("server.port").is_some(), "{span:?}");
+        }
+        let is_call = span.attributes.contains_key("rpc.system") && span.name.starts_with("switchyard.");
+        if span.error.is_some() && span.name != "run" && !is_call {
+            assert!(span.attribute("error.type").is_some(), "{span:?}");
+        }
     }
 }
