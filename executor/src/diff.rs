@@ -13,21 +13,29 @@ const OF_THE_SERVER: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
 /// One field that would change. Values are JSON; empty where there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldDiff {
     pub(crate) path: String,
-    pub(crate) before: String,
-    pub(crate) after: String,
+    pub(crate) before: Shown,
+    pub(crate) after: Shown,
 }
 
-/// The fields that differ, in the order of their paths. `before` is absent when there is no object yet; then nothing is
+/// A value as it may be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    /// Whether that is only its beginning.
+    pub(crate) is_cut: bool,
+}
+
+/// The fields that differ, in the order of their paths, and how many there are beside those. `before` is absent when there is no object yet; then nothing is
 /// listed, since everything would be new.
-pub(crate) fn diff(before: Option<&Value>, after: &Value) -> Vec<FieldDiff> {
-    let Some(before) = before else { return Vec::new() };
-    let mut fields = Vec::new();
+pub(crate) fn diff(before: Option<&Value>, after: &Value) -> (Vec<FieldDiff>, u32) {
+    let Some(before) = before else { return (Vec::new(), 0) };
+    let (mut fields, mut left_out) = (Vec::new(), 0);
     let mut pending = vec![(String::new(), Some(before), Some(after))];
     while let Some((path, before, after)) = pending.pop() {
-        if before == after || fields.len() == MOST {
+        if before == after {
             continue;
         }
         match (before, after) {
@@ -44,21 +52,24 @@ pub(crate) fn diff(before: Option<&Value>, after: &Value) -> Vec<FieldDiff> {
                     pending.push((format!("{path}[{ix}]"), old.get(ix), new.get(ix)));
                 }
             }
+            _ if fields.len() == MOST => left_out += 1,
             _ => fields.push((path, before, after)),
         }
     }
     let secrets = [Secrets::of_value(before), Secrets::of_value(after)];
     let mask = |text: &str| secrets.iter().fold(text.to_owned(), |text, secrets| secrets.mask(&text));
     let show = |value: Option<&Value>| value.map(|value| shown(value, mask)).unwrap_or_default();
-    fields
+    let fields = fields
         .into_iter()
         .map(|(path, before, after)| FieldDiff { path, before: show(before), after: show(after) })
-        .collect()
+        .collect();
+    (fields, left_out)
 }
 
 /// A value as it may be told: masked, then cut.
-pub(crate) fn shown(value: &Value, mask: impl Fn(&str) -> String) -> String {
-    switchyard_service::status::capped(&mask(&value.to_string()), LONGEST)
+pub(crate) fn shown(value: &Value, mask: impl Fn(&str) -> String) -> Shown {
+    let masked = mask(&value.to_string());
+    Shown { is_cut: masked.len() > LONGEST, text: switchyard_service::status::capped(&masked, LONGEST) }
 }
 
 fn is_of_the_server(path: &str, key: &str) -> bool {
@@ -92,7 +103,8 @@ mod tests {
             "spec": {"replicas": 3, "ports": [80], "new": {"a": null}},
             "status": {},
         });
-        let told: Vec<_> = diff(Some(&before), &after).into_iter().map(|it| (it.path, it.before, it.after)).collect();
+        let told = diff(Some(&before), &after).0.into_iter();
+        let told: Vec<_> = told.map(|it| (it.path, it.before.text, it.after.text)).collect();
         let expected = [
             ("metadata.labels[\"x.y/z\"]", "\"1\"", "\"2\""),
             ("spec.new", "", "{\"a\":null}"),
@@ -106,10 +118,10 @@ mod tests {
     #[test]
     fn secret_values_are_masked_on_both_sides() {
         let secret = |value: &str| json!({"kind": "Secret", "metadata": {"name": "a"}, "data": {"key": value}});
-        let told = diff(Some(&secret("b2xkLWNhbmFyeQ==")), &secret("bmV3LWNhbmFyeQ=="));
+        let (told, _) = diff(Some(&secret("b2xkLWNhbmFyeQ==")), &secret("bmV3LWNhbmFyeQ=="));
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].path, "data.key");
-        for value in [&told[0].before, &told[0].after] {
+        for value in [&told[0].before.text, &told[0].after.text] {
             assert!(value.contains("[redacted]") && !value.contains("Y2FuYXJ5"), "{value}");
         }
     }
@@ -117,7 +129,20 @@ mod tests {
     #[test]
     fn new_object_and_same_object_have_no_fields() {
         let object = json!({"spec": {"a": 1}});
-        assert_eq!(diff(None, &object), []);
-        assert_eq!(diff(Some(&object), &object), []);
+        assert_eq!(diff(None, &object), (Vec::new(), 0));
+        assert_eq!(diff(Some(&object), &object), (Vec::new(), 0));
+    }
+
+    /// Case 364.
+    #[test]
+    fn what_is_cut_or_left_out_is_said() {
+        let object = |value: &str| {
+            let data: serde_json::Map<_, _> = (0..250).map(|key| (format!("key-{key:03}"), json!(value))).collect();
+            json!({"data": data})
+        };
+        let (told, left_out) = diff(Some(&object("short")), &object(&"x".repeat(LONGEST)));
+        assert_eq!((told.len(), left_out), (MOST, 50));
+        assert_eq!((told[0].before.is_cut, told[0].after.is_cut), (false, true));
+        assert!(told[0].after.text.len() <= LONGEST && told[0].after.text.ends_with('…'));
     }
 }

@@ -107,6 +107,8 @@ pub(crate) struct Done {
     pub(crate) object: Option<v1::ObjectRef>,
     /// In a dry run: what would change.
     pub(crate) diff: Vec<FieldDiff>,
+    /// How many fields would change beside those.
+    pub(crate) diff_left_out: u32,
     /// Fields that the cluster holds otherwise than they were sent, where that was looked at (L5).
     pub(crate) altered: Vec<FieldDiff>,
     /// What the wait until it is ready came to, where one was asked for (D16).

@@ -162,6 +162,7 @@ pub(crate) fn brief(mut event: Event) -> Event {
         target.altered.clear();
         if !target.diff.is_empty() {
             target.warnings.push(format!("{} fields that would change are left out", target.diff.len()));
+            target.diff_left_out += target.diff.len() as u32;
             target.diff.clear();
         }
     }
@@ -218,7 +219,8 @@ pub(crate) fn same_object(other: &str) -> String {
 }
 
 pub(crate) fn field_diff(field: FieldDiff) -> v1::FieldDiff {
-    v1::FieldDiff { path: field.path, before: field.before, after: field.after }
+    let FieldDiff { path, before, after } = field;
+    v1::FieldDiff { path, before: before.text, after: after.text, before_cut: before.is_cut, after_cut: after.is_cut }
 }
 
 impl From<Change> for v1::Change {
@@ -467,7 +469,9 @@ mod tests {
                 ..Default::default()
             }),
             warnings: (0..5).map(|_| text(4000)).collect(),
-            diff: (0..200).map(|_| v1::FieldDiff { path: text(100), before: text(1000), after: text(1000) }).collect(),
+            diff: (0..200)
+                .map(|_| v1::FieldDiff { path: text(100), before: text(1000), after: text(1000), ..Default::default() })
+                .collect(),
             ..Default::default()
         }
     }

@@ -601,6 +601,7 @@ impl<F: Fulfil> Driver<F> {
                         }
                         target.change = done.change.into();
                         target.object = done.object;
+                        target.diff_left_out = done.diff_left_out;
                         target.diff = done.diff.into_iter().map(report::field_diff).collect();
                         target.altered = done.altered.into_iter().map(report::field_diff).collect();
                         target.shared_with = done.shared_with.map(String::from).unwrap_or_default();

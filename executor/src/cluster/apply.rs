@@ -67,6 +67,8 @@ pub(crate) struct Rehearsed {
     /// The object as it is now; its change is what would be.
     pub(crate) applied: Applied,
     pub(crate) diff: Vec<FieldDiff>,
+    /// How many fields differ beside those.
+    pub(crate) diff_left_out: u32,
     /// The object as it would be.
     pub(crate) after: Option<Value>,
     /// Whether the object is there and carries no design's mark.
@@ -173,7 +175,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
     };
     let result = match serde_json::from_slice::<Value>(&reply.body) {
         Ok(after) if after["metadata"]["name"] == what.subject.name => {
-            let diff = match marks {
+            let (diff, diff_left_out) = match marks {
                 Marks::Count => diff::diff(before.as_ref(), &after),
                 Marks::Aside => diff::diff(before.clone().map(without_marks).as_ref(), &without_marks(after.clone())),
             };
@@ -193,7 +195,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
                 ..Applied::default()
             };
             let adopts = before.as_ref().is_some_and(|it| it["metadata"]["labels"][object::DESIGN_LABEL].is_null());
-            Ok(Rehearsed { applied, diff, after: Some(after), adopts })
+            Ok(Rehearsed { applied, diff, diff_left_out, after: Some(after), adopts })
         }
         _ => Err(verdict::odd(&what.subject, "it is not the object")),
     };
@@ -317,7 +319,7 @@ async fn was_the_same(cluster: &Cluster, what: &Patch<'_>, applied: &Applied, by
         for key in ["apiVersion", "kind"] {
             before[key] = after[key].clone();
         }
-        ours(&before).is_some() && ours(&before) == ours(&after) && diff::diff(Some(&before), &after).is_empty()
+        ours(&before).is_some() && ours(&before) == ours(&after) && diff::diff(Some(&before), &after).0.is_empty()
     })
 }
 

@@ -200,5 +200,5 @@ fn done(work: &plan::Adapter, change: v1::Change) -> Done {
         name: object.head.metadata.name.clone(),
         ..Default::default()
     });
-    Done { change, object, diff: Vec::new(), altered: Vec::new(), readiness: None, shared_with: None }
+    Done { change, object, diff: Vec::new(), diff_left_out: 0, altered: Vec::new(), readiness: None, shared_with: None }
 }

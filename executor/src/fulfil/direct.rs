@@ -444,6 +444,7 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         change: applied.change.into(),
         object: Some(object),
         diff,
+        diff_left_out: 0,
         altered: Vec::new(),
         readiness: None,
         shared_with: None,

@@ -34,6 +34,7 @@ impl Fulfil for Scripted {
             change: v1::Change::Created,
             object: None,
             diff: Vec::new(),
+            diff_left_out: 0,
             altered: Vec::new(),
             readiness: None,
             shared_with: None,

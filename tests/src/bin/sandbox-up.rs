@@ -6,6 +6,12 @@ use std::process::ExitCode;
 
 use switchyard_tests::sandbox::{ControlPlane, Folder};
 
+const HELP: &str = "\
+usage: sandbox-up [NAME]...
+
+Starts an API server for each name (one called `main` without any) on one etcd, and keeps them up until Ctrl-C.
+There are no controllers: nothing runs, nothing becomes ready, and a Namespace that is deleted stays.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match run().await {
@@ -18,7 +24,14 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> anyhow::Result<()> {
-    let builder = std::env::args().skip(1).fold(ControlPlane::builder(), |builder, name| builder.cluster(&name));
+    let names: Vec<_> = std::env::args().skip(1).collect();
+    if let Some(flag) = names.iter().find(|name| name.starts_with('-')) {
+        let asked = matches!(flag.as_str(), "-h" | "--help");
+        println!("{HELP}");
+        anyhow::ensure!(asked, "there is no flag {flag}");
+        return Ok(());
+    }
+    let builder = names.iter().fold(ControlPlane::builder(), |builder, name| builder.cluster(name));
     let control_plane = builder.start().await?;
     let folder = Folder::new("kubeconfig")?;
     let kubeconfig = folder.write("kubeconfig.yaml", &control_plane.kubeconfig().to_string())?;

@@ -155,10 +155,9 @@ fn fields(differs: &[FieldDiff]) -> String {
         "" => "absent".to_owned(),
         value => switchyard_service::status::capped(value, LONGEST_VALUE),
     };
-    let told = differs
-        .iter()
-        .take(TOLD)
-        .map(|FieldDiff { path, before, after }| format!("{path} is {}, declared as {}", value(before), value(after)));
+    let told = differs.iter().take(TOLD).map(|FieldDiff { path, before, after }| {
+        format!("{path} is {}, declared as {}", value(&before.text), value(&after.text))
+    });
     let mut text = told.collect::<Vec<_>>().join(", ");
     if differs.len() > TOLD {
         text.push_str(&format!(", and {} more", differs.len() - TOLD));

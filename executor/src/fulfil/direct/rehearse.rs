@@ -54,10 +54,10 @@ impl Direct {
                 verdict => Err(verdict),
             },
         };
-        let result = result.map(|Rehearsed { applied, diff, after, .. }| {
+        let result = result.map(|Rehearsed { applied, diff, diff_left_out, after, .. }| {
             let altered = after.map(|after| altered(task.direct, &after, &self.secrets)).unwrap_or_default();
             outcome.warnings.extend(rewritten(&altered));
-            Done { shared_with, altered, ..done(&task.subject, applied, diff) }
+            Done { shared_with, altered, diff_left_out, ..done(&task.subject, applied, diff) }
         });
         Attempt { result, sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }

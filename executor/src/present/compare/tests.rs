@@ -23,7 +23,8 @@ fn what_is_added_is_no_difference_and_what_is_missing_or_other_is() {
     });
     let found = differences(&declared, &object);
     let told = tell(&found, str::to_owned);
-    let told: Vec<_> = told.iter().map(|it| (it.path.as_str(), it.before.as_str(), it.after.as_str())).collect();
+    let told: Vec<_> =
+        told.iter().map(|it| (it.path.as_str(), it.before.text.as_str(), it.after.text.as_str())).collect();
     let expected =
         [("spec.replicas", "2", "3"), ("spec.paused", "", "true"), ("spec.template.spec.nodeName", "", "\"a\"")];
     assert_eq!(told, expected);
@@ -136,7 +137,7 @@ fn what_the_server_and_the_engine_keep_is_not_compared() {
 fn values_are_masked_where_they_are_told() {
     let (declared, object) = (json!({"spec": {"pin": "canary"}}), json!({"spec": {"pin": "other"}}));
     let told = tell(&differences(&declared, &object), |text| text.replace("canary", "[redacted]"));
-    assert_eq!((told[0].before.as_str(), told[0].after.as_str()), ("\"other\"", "\"[redacted]\""));
+    assert_eq!((told[0].before.text.as_str(), told[0].after.text.as_str()), ("\"other\"", "\"[redacted]\""));
 }
 
 /// Values that are no zero values, so that each leaf counts.

@@ -2,7 +2,7 @@ use switchyard_proto::v1::ObjectRef;
 
 use super::*;
 use crate::{
-    diff::FieldDiff,
+    diff::{FieldDiff, Shown},
     fulfil::adapter::look::{Seen, There},
     schedule::Lane,
 };
@@ -22,10 +22,11 @@ fn ours(change: Change) -> Seen {
 }
 
 fn other_than_declared() -> Seen {
+    let shown = |text: &str| Shown { text: text.into(), is_cut: false };
     let field = |path: &str, before: &str, after: &str| FieldDiff {
         path: path.into(),
-        before: before.into(),
-        after: after.into(),
+        before: shown(before),
+        after: shown(after),
     };
     there(None, Change::Unchanged, vec![field("spec.a", "1", "2"), field("spec.b", "", "3")])
 }
