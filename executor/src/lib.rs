@@ -38,6 +38,7 @@ mod verdict;
 pub use crate::cluster::contents::Place;
 
 use std::{
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -122,7 +123,7 @@ pub struct Args {
     pub plan_timeout: Duration,
     /// Namespace of the Leases that keep two runs of one design off one cluster, across executors. It must exist in every
     /// cluster.
-    #[arg(long, env = "SWITCHYARD_LOCK_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
+    #[arg(long, env = "SWITCHYARD_LOCK_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = namespace)]
     pub lock_namespace: String,
     /// How far two runs of one design are kept off one cluster: `lease` across executors, `process` within this one alone.
     #[arg(long, env = "SWITCHYARD_RUN_LOCK", value_name = "HOW", value_enum, default_value_t = RunLock::Lease)]
@@ -203,8 +204,11 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     let reach = if deny_private_addresses { Reach::Public } else { Reach::All };
     let access = Access::new(kubeconfig.as_deref(), deny_request_kubeconfigs, reach).map_err(|error| {
         let path = kubeconfig.as_deref().unwrap_or(Path::new(""));
-        program::Error::usage(format!("{}: {error}", path.display()))
+        program::Error::usage(format!("--kubeconfig {}: {error}", path.display()))
     })?;
+    if let Some(program) = helm.as_deref().filter(|program| !is_program(program)) {
+        return Err(program::Error::usage(format!("--helm {}: there is no program of that name", program.display())));
+    }
     // A folder that cannot be removed is not worth a start.
     tokio::task::spawn_blocking(helm::sweep).await.ok();
     for trouble in access.troubles() {
@@ -252,16 +256,29 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
     Ok(server.add(service).parent_in_first_message(EXECUTE).tasks(tasks).serve(listener).await?)
 }
 
+/// Reads the name of a namespace (RFC 1123, section 2.1, as Kubernetes takes it).
+fn namespace(text: &str) -> Result<String, &'static str> {
+    let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let fits = (1..=63).contains(&text.len()) && text.chars().all(is_inside);
+    let is_name = fits && !text.starts_with('-') && !text.ends_with('-');
+    is_name.then(|| text.to_owned()).ok_or("want lower case letters, digits and dashes, as the name of a namespace has")
+}
+
+/// Whether that is a file that may be run.
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
 /// How adapters are spoken to: none means plaintext.
 fn adapter_tls(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Option<ClientTlsConfig>, program::Error> {
-    let read = |path: &Path| {
-        let unreadable = |error| program::Error::usage(format!("{} cannot be read: {error}", path.display()));
+    let read = |flag: &str, path: &Path| {
+        let unreadable = |error| program::Error::usage(format!("{flag} {} cannot be read: {error}", path.display()));
         std::fs::read(path).map_err(unreadable)
     };
     let Some(ca) = ca else { return Ok(None) };
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?));
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("--adapter-ca", ca)?));
     if let Some((certificate, key)) = own {
-        tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+        tls = tls.identity(Identity::from_pem(read("--adapter-cert", certificate)?, read("--adapter-key", key)?));
     }
     Ok(Some(tls))
 }

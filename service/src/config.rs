@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 pub struct ServeArgs {
     /// Address and port to listen on. Port 0 lets the kernel choose.
     // The default differs between the programs: `program::parse_from` fills it in.
-    #[arg(long, env = "SWITCHYARD_LISTEN", value_name = "ADDR:PORT")]
+    #[arg(long, env = "SWITCHYARD_LISTEN", value_name = "ADDR:PORT", value_parser = address)]
     pub listen: SocketAddr,
 
     /// File to write the address in use to, once the port is open. Default: none.
@@ -35,7 +35,7 @@ pub struct ServeArgs {
     pub tls_client_ca: Option<PathBuf>,
 
     /// Permits a --listen address that is not loopback without TLS: whoever reaches it can deploy, and can read what is
-    /// sent.
+    /// sent. Permits a --metrics-listen address that is not loopback, too.
     #[arg(long, env = "SWITCHYARD_INSECURE_LISTEN")]
     pub insecure_listen: bool,
 
@@ -51,8 +51,9 @@ pub struct ServeArgs {
     #[arg(long, env = "SWITCHYARD_LOG", value_name = "FILTER", default_value_t)]
     pub log: LogFilter,
 
-    /// Address and port for Prometheus to read /metrics from, in plaintext; port 0 lets the kernel choose. Default: off.
-    #[arg(long, env = "SWITCHYARD_METRICS_LISTEN", value_name = "ADDR:PORT")]
+    /// Address and port for Prometheus to read /metrics from, in plaintext; port 0 lets the kernel choose. An
+    /// address that is not loopback needs --insecure-listen. Default: off.
+    #[arg(long, env = "SWITCHYARD_METRICS_LISTEN", value_name = "ADDR:PORT", value_parser = address)]
     pub metrics_listen: Option<SocketAddr>,
 
     /// Largest message that is read, in bytes or with a unit such as 16MiB.
@@ -99,14 +100,22 @@ impl ServeArgs {
     ///
     /// When the listen address is open to others and nothing permits that.
     pub fn check(&self) -> Result<(), Error> {
-        self.check_address(self.listen)
+        self.check_address(self.listen)?;
+        match self.metrics_listen {
+            Some(address) if !self.insecure_listen && !is_loopback(address) => Err(Error::MetricsOpenToAll { address }),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses to listen on `address` if that would let anyone in.
     pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), Error> {
         let guarded = self.tls_cert.is_some() || self.insecure_listen;
-        if guarded || address.ip().to_canonical().is_loopback() { Ok(()) } else { Err(Error::OpenToAll { address }) }
+        if guarded || is_loopback(address) { Ok(()) } else { Err(Error::OpenToAll { address }) }
     }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// Why a command line is refused although every flag of it could be read.
@@ -115,6 +124,12 @@ pub enum Error {
     /// Anyone on the network could deploy.
     #[error("--listen {address} is not loopback: give --tls-cert and --tls-key, or --insecure-listen for plaintext")]
     OpenToAll {
+        /// The address that was asked for.
+        address: SocketAddr,
+    },
+    /// Metrics are served in plaintext, whatever the calls are.
+    #[error("--metrics-listen {address} is not loopback: give --insecure-listen, as metrics are served in plaintext")]
+    MetricsOpenToAll {
         /// The address that was asked for.
         address: SocketAddr,
     },
@@ -238,6 +253,11 @@ impl fmt::Display for ByteSize {
             None => self.0.fmt(f),
         }
     }
+}
+
+/// Reads an address and a port. Names are not looked up: which of their addresses is meant would be a guess.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "want an IP address and a port, such as 127.0.0.1:7001 or [::1]:7001")
 }
 
 /// Reads a duration such as `30s`, `1m 30s` or `500ms`; use it as clap's `value_parser`.

@@ -36,6 +36,7 @@ use crate::{
     accept::Acceptor,
     config::ServeArgs,
     greeting::{Greeted, greet},
+    metrics,
     places::{Place, Places},
     tls::Tls,
 };
@@ -113,11 +114,15 @@ pub(crate) async fn serve<S>(
                 let connection = Connection { peer, bounds: bounds.clone(), closing: closing.clone(), _place: place };
                 connections.spawn(connection.conduct(stream, tls.clone(), service.clone()));
             }
-            Err(full) if reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) => {
-                reported = Some(Instant::now());
-                tracing::warn!(%peer, "a connection is refused: {full}");
+            Err(full) => {
+                metrics::connection_refused("places");
+                if reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
+                    reported = Some(Instant::now());
+                    tracing::warn!(%peer, "a connection is refused: {full}");
+                } else {
+                    tracing::debug!(%peer, "a connection is refused: {full}");
+                }
             }
-            Err(full) => tracing::debug!(%peer, "a connection is refused: {full}"),
         }
     }
     drop(acceptor);
@@ -144,7 +149,10 @@ impl Connection {
         match tls {
             None => self.begin(greet(stream), service).await,
             Some(tls) => {
-                let shaken = async { greet(tls.acceptor().accept(stream).await?).await };
+                let shaken = async {
+                    let accepted = tls.acceptor().accept(stream).await;
+                    greet(accepted.inspect_err(|_| metrics::connection_refused("handshake"))?).await
+                };
                 self.begin(shaken, service).await;
             }
         }
@@ -161,9 +169,15 @@ impl Connection {
         match self.closing.run_until_cancelled(timeout(BEGINNING, beginning)).await {
             None => {}
             Some(Ok(Ok(Some(stream)))) => self.speak(stream, service).await,
-            Some(Ok(Ok(None))) => tracing::debug!(%peer, "a connection does not speak HTTP/2"),
+            Some(Ok(Ok(None))) => {
+                metrics::connection_refused("protocol");
+                tracing::debug!(%peer, "a connection does not speak HTTP/2");
+            }
             Some(Ok(Err(error))) => tracing::debug!(%error, %peer, "a connection did not begin well"),
-            Some(Err(_)) => tracing::debug!(%peer, "a connection took too long to begin"),
+            Some(Err(_)) => {
+                metrics::connection_refused("timeout");
+                tracing::debug!(%peer, "a connection took too long to begin");
+            }
         }
     }
 

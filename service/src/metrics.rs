@@ -3,6 +3,8 @@
 //! Instruments are made of the global meter when they are first used, which is after this was set up. Labels are closed sets:
 //! methods, codes, outcomes; never a name, an id or a text (case 139).
 
+mod process;
+
 use std::{convert::Infallible, io, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
@@ -10,19 +12,26 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use opentelemetry::{KeyValue, global, metrics::Histogram};
+use opentelemetry::{
+    KeyValue, global,
+    metrics::{Counter, Histogram},
+};
 use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider};
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio::{net::TcpListener, task::JoinSet};
 use tonic::Code;
 
-use crate::{accept::Acceptor, attributes};
+use crate::{accept::Acceptor, attributes, telemetry::lost};
 
 /// Name of the meter that all instruments are made of.
 pub const METER: &str = "switchyard";
 
-/// Boundaries of durations in seconds, as the OpenTelemetry conventions for RPC and HTTP advise.
-pub const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+/// Boundaries of durations in seconds: those that the OpenTelemetry conventions for RPC and HTTP advise, and beyond these what a run
+/// may take.
+pub const SECONDS: [f64; 20] = [
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+    1800.0,
+];
 
 /// Connections at once: a Prometheus or two, and somebody who looks.
 const CONNECTIONS: usize = 16;
@@ -60,6 +69,8 @@ pub(crate) async fn open(address: SocketAddr, resource: Resource) -> Result<Endp
     let provider =
         SdkMeterProvider::builder().with_reader(exporter.map_err(Error::Exporter)?).with_resource(resource).build();
     global::set_meter_provider(provider);
+    lost::show();
+    process::show();
     tracing::info!(address = %listener.local_addr().map_err(bind)?, "metrics are served at /metrics");
     Ok(Endpoint { listener, registry })
 }
@@ -124,6 +135,18 @@ static CALLS: LazyLock<Histogram<f64>> = LazyLock::new(|| {
         .with_boundaries(SECONDS.to_vec())
         .build()
 });
+
+static REFUSED: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    global::meter(METER)
+        .u64_counter("switchyard.connections.refused")
+        .with_description("Connections that came to nothing, by why")
+        .build()
+});
+
+/// Counts a connection that came to nothing: `places`, `handshake`, `timeout`, `protocol`.
+pub(crate) fn connection_refused(why: &'static str) {
+    REFUSED.add(1, &[KeyValue::new("reason", why)]);
+}
 
 /// Counts a call that has ended.
 pub(crate) fn call_ended(service: &str, method: &str, code: Code, took: Duration) {

@@ -3,7 +3,13 @@
 //! Order matters twice. On the way in: arguments, telemetry, port, signals. On the way out: the server drains, the
 //! services' own tasks end, and only then telemetry is flushed, whichever way `run` came to its end.
 
-use std::{ffi::OsString, io::Write, panic::AssertUnwindSafe, process::ExitCode, time::Duration};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    ffi::OsString,
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Parser, error::ErrorKind};
 use futures::FutureExt;
@@ -14,7 +20,7 @@ use crate::{
     listen, metrics,
     serve::{self, Drained},
     shutdown::Shutdown,
-    telemetry,
+    telemetry::{self, lines},
 };
 
 /// How long a program that was told to stop at once may take to do so.
@@ -65,7 +71,7 @@ impl Error {
 impl From<serve::Error> for Error {
     fn from(error: serve::Error) -> Self {
         match error {
-            serve::Error::Refused(_) | serve::Error::Tls(_) => Self::Usage(chain(&error)),
+            serve::Error::Refused(_) | serve::Error::Tls { .. } => Self::Usage(chain(&error)),
             other => Self::failed(other),
         }
     }
@@ -115,8 +121,11 @@ where
     install_crypto();
     let args: A = match parse_from(program, std::env::args_os()) {
         Ok(args) => args,
-        Err(error) => error.exit(),
+        // Help and the version.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => return complain(program, &Error::Usage(in_one_sentence(&error))),
     };
+    say_panics();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(program, &Error::failed(error)),
@@ -182,13 +191,33 @@ fn complain(program: &Program, error: &Error) -> ExitCode {
         Error::Usage(text) => text.clone(),
         Error::Failed(source) => chain(source.as_ref()),
     };
-    // Nothing can be done about a standard error that is closed.
-    let _ = writeln!(std::io::stderr(), "{}: {text}", program.name);
+    lines::say(&format!("{}: {text}\n", program.name));
+    lines::flush();
     ExitCode::from(error.exit_code())
 }
 
+/// What is wrong with a command line, without the advice that follows it.
+fn in_one_sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let lines: Vec<_> = first.lines().map(str::trim).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+/// Has panics told on the way of log lines: whoever panics must not wait for a reader either.
+fn say_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        lines::say(&format!("thread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>")));
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            lines::say(&format!("{backtrace}\n"));
+        }
+    }));
+}
+
 /// Puts an error and its sources into one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

@@ -24,6 +24,7 @@ use crate::{
     config::{self, ServeArgs},
     connection::{self, Bounds},
     guard::{GuardLayer, Watch},
+    program::chain,
     shutdown::{LAST_WORDS, Shutdown},
     tls,
     trace::TraceLayer,
@@ -54,8 +55,13 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] config::Error),
     /// Certificates or key cannot be used.
-    #[error(transparent)]
-    Tls(#[from] tls::Error),
+    #[error("{flag}: {why}")]
+    Tls {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The listener is broken.
     #[error("could not use the open port")]
     Listener(#[source] std::io::Error),
@@ -147,7 +153,8 @@ impl Server {
         let Self { args, shutdown, tasks, services, parent_later, to_the_end, mut routes, budget } = self;
         let address = listener.local_addr().map_err(Error::Listener)?;
         args.check_address(address)?;
-        let tls = tls::Tls::from_args(&args)?;
+        let tls =
+            tls::Tls::from_args(&args).map_err(|error| Error::Tls { flag: error.flag(&args), why: chain(&error) })?;
 
         let health = HealthReporter::new();
         for name in &services {

@@ -12,7 +12,10 @@ mod context;
 mod exporter;
 mod fields;
 mod line;
+pub(crate) mod lines;
+pub(crate) mod lost;
 mod quiet;
+mod settings;
 
 use std::{
     io::{self, IsTerminal},
@@ -76,7 +79,7 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
     let exporting = exporter.is_some();
     let provider = SdkTracerProvider::builder().with_resource(resource(program));
     let provider = match exporter {
-        Some(exporter) => provider.with_batch_exporter(exporter),
+        Some(exporter) => provider.with_span_processor(lost::batches(exporter)),
         None => provider.with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOff))),
     };
     let provider = provider.build();
@@ -85,10 +88,14 @@ pub fn init(program: &Program, args: &ServeArgs) -> Guard {
     EXPORTS.get_or_init(|| exporting);
     let spans = if exporting { Level::DEBUG } else { Level::INFO };
     let installed = tracing_subscriber::registry().with(logs).with(layer(&provider, spans)).try_init();
+    let unusable = settings::troubles(exporter::read);
     match trouble {
         _ if installed.is_err() => {}
         Some(trouble) => tracing::warn!(%trouble, "traces are not exported"),
         None => tracing::debug!(exporting, "telemetry is set up"),
+    }
+    if installed.is_ok() && exporting {
+        unusable.iter().for_each(|trouble| tracing::warn!("{trouble}"));
     }
     Guard { provider }
 }
@@ -127,6 +134,8 @@ impl Guard {
             Ok(Ok(Err(error))) => tracing::warn!(%error, "the last spans may be lost"),
             Ok(Err(_)) | Err(_) => tracing::warn!("the last spans are lost: they did not leave in time"),
         }
+        // It waits for somebody who reads, which may be the runtime that this one is on.
+        tokio::task::spawn_blocking(lines::flush).await.ok();
     }
 }
 
@@ -136,7 +145,7 @@ where
 {
     let terminal = io::stderr().is_terminal();
     let format = args.log_format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(lines::ToLines);
     match format {
         LogFormat::Text => {
             let format = tracing_subscriber::fmt::format().with_ansi(terminal);

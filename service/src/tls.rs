@@ -1,11 +1,16 @@
 //! TLS on the listening side, with files that are read again when they change.
 
+mod validity;
+
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 use rustls::{
@@ -50,6 +55,45 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// No client would take it.
+    #[error("the certificate in {} has expired", path.display())]
+    Expired {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    fn path(&self) -> &Path {
+        let (Self::Read { path, .. } | Self::Empty { path, .. } | Self::Invalid { path, .. } | Self::Expired { path }) =
+            self;
+        path
+    }
+
+    /// The flag that names the file.
+    pub(crate) fn flag(&self, args: &ServeArgs) -> &'static str {
+        let is = |flag: &Option<PathBuf>| flag.as_deref() == Some(self.path());
+        if is(&args.tls_cert) {
+            "--tls-cert"
+        } else if is(&args.tls_key) {
+            "--tls-key"
+        } else {
+            "--tls-client-ca"
+        }
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// When the certificate in use expires, in seconds since 1970; 0 while there is none.
+static EXPIRY: AtomicI64 = AtomicI64::new(0);
+
+/// When the certificate in use expires, in seconds since 1970.
+pub(crate) fn expiry() -> Option<i64> {
+    Some(EXPIRY.load(Ordering::Relaxed)).filter(|at| *at != 0)
 }
 
 /// The server's side of TLS, as the flags describe it.
@@ -134,6 +178,10 @@ impl Files {
     fn load(&self) -> Result<Arc<ServerConfig>, Error> {
         let Self { certificate, key, client_authority } = self;
         let chain = certificates(certificate)?;
+        let expiry = chain.first().and_then(|first| validity::not_after(first));
+        if expiry.is_some_and(|expiry| expiry <= now()) {
+            return Err(Error::Expired { path: certificate.clone() });
+        }
         let private = private_key(key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -155,6 +203,7 @@ impl Files {
         let mut config =
             builder.with_single_cert(chain, private).map_err(|error| invalid(key, "private key", &error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
+        EXPIRY.store(expiry.unwrap_or_default(), Ordering::Relaxed);
         Ok(Arc::new(config))
     }
 }

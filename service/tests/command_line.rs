@@ -109,3 +109,34 @@ async fn a_port_file_that_cannot_be_written_is_named() {
     assert_eq!(error.to_string(), "could not write the port file /no/such/folder/port");
     assert!(matches!(program::Error::from(error), program::Error::Usage(text) if text.contains("No such file")));
 }
+
+/// Case 333.
+#[test]
+fn metrics_open_to_others_need_permission() {
+    for open in ["0.0.0.0:9100", "192.0.2.1:9100", "[::]:9100"] {
+        let said = refusal(&["--metrics-listen", open]);
+        assert!(
+            said.contains(open) && said.contains("--metrics-listen") && said.contains("--insecure-listen"),
+            "{said}"
+        );
+        // TLS guards the calls only.
+        refusal(&["--metrics-listen", open, "--tls-cert", "c.pem", "--tls-key", "k.pem"]);
+        assert!(parse(&["--metrics-listen", open, "--insecure-listen"]).is_ok());
+    }
+    assert!(parse(&["--metrics-listen", "127.0.0.1:9100"]).is_ok());
+}
+
+/// Case 333.
+#[test]
+fn what_is_refused_is_said_in_one_sentence_with_flag_and_value() {
+    for line in [
+        ["--listen", "localhost:7001"],
+        ["--metrics-listen", "9000"],
+        ["--grace-period", "soon"],
+        ["--log", "info,=x=y"],
+    ] {
+        let said = refusal(&line);
+        assert!(said.contains(line[0]) && said.contains(line[1]), "{said}");
+    }
+    assert!(refusal(&["--listen", "localhost:7001"]).contains("want an IP address and a port, such as 127.0.0.1:7001"));
+}

@@ -134,3 +134,19 @@ async fn a_telemetry_setting_that_cannot_be_met_is_said_and_does_not_stop_the_pr
         "{output:?}"
     );
 }
+
+/// Case 326.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_would_be_ignored_are_told() {
+    let collector = Collector::default();
+    let environment = vec![
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await),
+        ("OTEL_TRACES_SAMPLER", "sometimes".to_owned()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "soon".to_owned()),
+    ];
+    let output = in_a_process("child_on_one_thread", environment).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    for told in ["OTEL_TRACES_SAMPLER is", "OTEL_BSP_SCHEDULE_DELAY is"] {
+        assert!(said.contains(told), "{said}");
+    }
+}

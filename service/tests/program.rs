@@ -214,7 +214,8 @@ async fn what_is_wrong_is_said_in_one_sentence_that_names_the_file() {
     ]);
     let output = run(environment).await;
     assert_eq!(output.status.code(), Some(2));
-    let wanted = "switchyard-test: could not read /no/such/cert.pem: No such file or directory (os error 2)\n";
+    let wanted =
+        "switchyard-test: --tls-cert: could not read /no/such/cert.pem: No such file or directory (os error 2)\n";
     assert_eq!(said(&output), wanted);
 }
 
@@ -237,4 +238,40 @@ async fn log_lines_are_json_where_there_is_no_terminal() {
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.iter().any(|line| line.contains("\"message\":\"listening\"")), "{said}");
     assert!(lines.iter().all(|line| line.starts_with('{') && line.ends_with('}')), "{said}");
+}
+
+/// Case 333.
+#[tokio::test]
+async fn wrong_flags_are_one_line() {
+    for (name, value, flag) in [
+        ("SWITCHYARD_LISTEN", "localhost:7001", "--listen"),
+        ("SWITCHYARD_GRACE_PERIOD", "soon", "--grace-period"),
+        ("SWITCHYARD_METRICS_LISTEN", "0.0.0.0:1", "--metrics-listen"),
+    ] {
+        let output = run(vec![(name, value.to_owned())]).await;
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.lines().count() == 1 && said.contains(flag) && said.contains(value), "{said}");
+    }
+}
+
+/// Case 331: a pipe that is full blocks whoever writes to it.
+#[tokio::test]
+async fn log_that_nobody_reads_holds_up_nobody() {
+    let mut environment = environment("serve");
+    environment.push(("SWITCHYARD_LOG", "trace".to_owned()));
+    let running = start(environment).await;
+    let mut client = PlannerServiceClient::new(running.channel().await);
+    // Each call is several lines of tens of bytes, and a pipe holds 64 KiB.
+    let calls = async {
+        for _ in 0..500 {
+            let mut stream = client.plan(ask("one part")).await.unwrap().into_inner();
+            while stream.message().await.unwrap().is_some() {}
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), calls).await.expect("nobody waits for the log");
+    running.signal("-TERM");
+    let output = running.end_within(Duration::from_secs(10)).await;
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.len() > 60_000, "the pipe was full: {}", output.stderr.len());
 }

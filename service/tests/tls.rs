@@ -178,3 +178,15 @@ async fn files_that_cannot_be_used_are_named() {
     let error = support::serve(&args, listener, Shutdown::new()).await.unwrap_err();
     assert!(error.to_string().contains("key.pem holds a private key that cannot be used"), "{error}");
 }
+
+/// Case 333: no client would take it, so it is told at the start.
+#[tokio::test]
+async fn certificate_that_has_expired_is_refused() {
+    let (authority, files) = (Authority::new(), Files::new());
+    files.write(authority.issue(2001), &authority);
+    let flags = files.flags(false);
+    let args = support::args(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let error = support::serve(&args, listener, Shutdown::new()).await.unwrap_err().to_string();
+    assert!(error.starts_with("--tls-cert: the certificate in ") && error.ends_with("cert.pem has expired"), "{error}");
+}

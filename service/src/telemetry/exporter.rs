@@ -87,6 +87,6 @@ fn first_of<const N: usize>(variables: [&'static str; N]) -> Option<(&'static st
 }
 
 /// Reads a variable; an empty one counts as unset, by the standard.
-fn read(variable: &str) -> Option<String> {
+pub(super) fn read(variable: &str) -> Option<String> {
     env::var(variable).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }

@@ -1,13 +1,15 @@
-//! The log filter: what `--log` says, and no more than one complaint a minute from the exporter.
+//! The log filter: what `--log` says, and no more than one complaint of a kind a minute from the exporter.
 //!
-//! While a collector is down the exporter reports every batch it loses, one every few seconds. One line says as much.
+//! While a collector is down the exporter reports every batch it loses, one every few seconds. One line says as much. What is no
+//! complaint is not counted, and one kind does not silence another (case 326).
 
 use std::{
+    collections::HashMap,
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use tracing::{Event, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
+use tracing::{Event, Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
 use tracing_subscriber::{
     EnvFilter,
     layer::{Context, Filter},
@@ -18,23 +20,29 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) struct Quiet {
     inner: EnvFilter,
-    last: Mutex<Option<Instant>>,
+    /// By kind, which is what the SDK names the event: a closed set.
+    last: Mutex<HashMap<&'static str, Instant>>,
 }
 
 impl Quiet {
     pub(super) fn new(inner: EnvFilter) -> Self {
-        Self { inner, last: Mutex::new(None) }
+        Self { inner, last: Mutex::default() }
     }
 
     /// Says whether the exporter may complain now, and remembers that it has.
-    fn may_complain(&self, now: Instant) -> bool {
+    fn may_complain(&self, kind: &'static str, now: Instant) -> bool {
         let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if last.is_some_and(|last| now.duration_since(last) < INTERVAL) {
+        if last.get(kind).is_some_and(|last| now.duration_since(*last) < INTERVAL) {
             return false;
         }
-        *last = Some(now);
+        last.insert(kind, now);
         true
     }
+}
+
+/// Whether the exporter, or the SDK around it, says that something is wrong.
+fn is_complaint(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("opentelemetry") && *metadata.level() <= Level::WARN
 }
 
 impl<S: Subscriber + for<'span> LookupSpan<'span>> Filter<S> for Quiet {
@@ -48,7 +56,7 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Filter<S> for Quiet {
 
     fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
         Filter::event_enabled(&self.inner, event, context)
-            && (!event.metadata().target().starts_with("opentelemetry") || self.may_complain(Instant::now()))
+            && (!is_complaint(event.metadata()) || self.may_complain(event.metadata().name(), Instant::now()))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -84,8 +92,17 @@ mod tests {
     fn the_exporter_complains_once_a_minute() {
         let quiet = Quiet::new(EnvFilter::new("info"));
         let start = Instant::now();
-        assert!(quiet.may_complain(start));
-        assert!(!quiet.may_complain(start + Duration::from_secs(59)));
-        assert!(quiet.may_complain(start + Duration::from_secs(60)));
+        assert!(quiet.may_complain("lost", start));
+        assert!(!quiet.may_complain("lost", start + Duration::from_secs(59)));
+        assert!(quiet.may_complain("lost", start + Duration::from_secs(60)));
+    }
+
+    /// Case 326: spans that are lost are told, whatever else the SDK has to say.
+    #[test]
+    fn one_kind_of_complaint_does_not_silence_another() {
+        let quiet = Quiet::new(EnvFilter::new("info"));
+        let start = Instant::now();
+        assert!(quiet.may_complain("lost", start));
+        assert!(quiet.may_complain("late", start));
     }
 }
