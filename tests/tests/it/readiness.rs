@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use switchyard_proto::v1::{
-    Change, Outcome, PlanRequest, Readiness, RunOptions, TargetResult, Verdict, execute_response::Event,
+    Change, Outcome, PlanRequest, Readiness, RunOptions, SummaryRow, TargetResult, Verdict, execute_response::Event,
 };
 use switchyard_tests::{
     client,
@@ -112,6 +112,34 @@ async fn wait_that_runs_out_withholds_nothing() {
     let warnings = &target(&outcome, "db").warnings;
     assert!(warnings.iter().any(|it| it.contains("no load balancer has given it an address")), "{warnings:?}");
     assert_eq!(target(&outcome, "api").change(), Change::Created);
+}
+
+/// Who waits for readiness is told meanwhile how far it is, and the summary says that it did not come.
+#[tokio::test]
+async fn wait_for_readiness_is_told_while_it_lasts() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("long-wait").await.unwrap();
+    let balanced =
+        format!("{{metadata: {{namespace: {namespace}}}, spec: {{type: LoadBalancer, ports: [{{port: 80}}]}}}}");
+    let design =
+        Design::new().component("db", ("v1", "Service"), &[], &balanced).config_map("api", &namespace, &["db"]);
+    let outcome = world.run(waiting(&design, 9)).await;
+
+    let progress: Vec<_> = outcome
+        .events
+        .iter()
+        .filter_map(|event| match &event.event {
+            Some(Event::StepProgress(progress)) => Some(progress),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(progress.len(), 1, "{progress:?}");
+    assert_eq!((progress[0].readiness(), progress[0].attempts), (Readiness::Progressing, 1));
+    assert!(progress[0].waiting_for.contains("no load balancer has given it an address"), "{progress:?}");
+    assert_eq!(progress[0].step_id, outcome.result("db").unwrap().step_id);
+    let rows = &outcome.summary.rows;
+    assert_eq!(rows.iter().map(SummaryRow::readiness).collect::<Vec<_>>(), [Readiness::Progressing, Readiness::Ready]);
+    assert_eq!((rows[0].warnings, rows[1].warnings, outcome.summary.not_ready), (1, 0, 1));
 }
 
 /// Case 58: what its controller has given up is not waited for any longer.

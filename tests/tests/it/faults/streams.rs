@@ -293,6 +293,14 @@ async fn a_large_summary_comes_in_several_messages() {
         .collect();
     assert_eq!(complete, [false, true]);
     assert_eq!(outcome.summary.counts["failed"], 600);
+    assert!(outcome.summary.rows.iter().all(|row| row.targets_failed == ["east"]), "{:?}", outcome.summary.rows[0]);
+
+    // In one answer there is no room for all of it, which it says.
+    let request = v1::GetRunRequest { run_id: outcome.summary.run_id.clone() };
+    let summary = stage.client.executor().get_run(request).await.unwrap().into_inner().summary.unwrap();
+    assert!(!summary.complete && (100..600).contains(&summary.rows.len()), "{} rows", summary.rows.len());
+    assert_eq!((summary.verdict(), &summary.counts), (Verdict::Failed, &outcome.summary.counts));
+    assert_eq!(summary.rows[..], outcome.summary.rows[..summary.rows.len()]);
 }
 
 /// Case 116 and the contract: whatever breaks the protocol before the trailer is refused, and nothing was started.
