@@ -190,12 +190,14 @@ async fn a_run_stops_when_the_last_of_its_callers_has_gone() {
 async fn a_call_that_is_cut_before_its_run_began_is_in_nobodys_way() {
     let stage = Stage::set_with("cut-early", &[]).await;
     let gate = Gate::shut();
-    // The Lease: everything before it is done, and the run has not begun.
-    stage.east.add(Rule::patch("/leases/", Fault::Hold(gate.clone())).times(1));
-    let draft = chain(&stage, &["east"], 2);
+    // One cluster is locked and the other is not yet: the run has not begun.
+    stage.west.add(Rule::patch("/leases/", Fault::Hold(gate.clone())).times(1));
+    let draft = chain(&stage, &["east", "west"], 2);
     let start = start("cut-early", &[]);
     let (client, execution) = call(&stage, &start, &draft).await;
-    stage.east.wait_for(1, |seen| seen.path.contains("/leases/")).await.unwrap();
+    for cluster in [&stage.east, &stage.west] {
+        cluster.wait_for(1, |seen| seen.path.contains("/leases/")).await.unwrap();
+    }
     drop((client, execution));
     let again = finish(&stage, &start, &draft);
     let opened = async {
@@ -206,7 +208,7 @@ async fn a_call_that_is_cut_before_its_run_began_is_in_nobodys_way() {
     let outcome = outcome.unwrap();
     assert_eq!((outcome.verdict(), outcome.summary.cancelled_by()), (Verdict::Succeeded, CancelledBy::Unspecified));
     assert_eq!(list(&stage, ListRunsRequest::default()).await.runs.len(), 1);
-    assert_eq!(writes(&stage, "map-0"), 1);
+    assert_eq!(writes(&stage, "map-0"), 2, "one a cluster");
 }
 
 /// What a run is called is told wherever it is told of, and what is too long or out of place is refused.
