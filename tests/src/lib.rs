@@ -7,10 +7,12 @@
 pub mod adapter;
 pub mod chart;
 pub mod client;
+pub mod clients;
 pub mod compare;
 pub mod demo;
 pub mod embedded;
 pub mod fault;
 pub mod plan;
 pub mod programs;
+pub mod relay;
 pub mod sandbox;

@@ -53,6 +53,14 @@ impl Program {
 /// The bare loop that Switchyard is compared with.
 const FLOOR: &str = "floor";
 
+/// The client in Rust, in `tests/clients`.
+const EXAMPLE: &str = "client";
+
+/// Returns the path of the client in Rust, built like the programs.
+pub async fn example() -> anyhow::Result<PathBuf> {
+    built(EXAMPLE).await
+}
+
 /// Returns the path of the bare loop, built like the programs.
 pub async fn floor() -> anyhow::Result<PathBuf> {
     built(FLOOR).await
@@ -188,7 +196,8 @@ fn build() -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let mut command = cargo("build");
     // With the bare loop this crate is named too: cargo then takes the features that the tests were built with, and does not build
     // half of the dependencies a second time.
-    command.args(["--message-format=json-render-diagnostics", "-p", "switchyard-tests", "--bin", FLOOR]);
+    command.args(["--message-format=json-render-diagnostics", "-p", "switchyard-tests"]);
+    command.args(["--bin", FLOOR, "--example", EXAMPLE]);
     for program in [Program::Planner, Program::Executor] {
         command.args(["-p", program.name(), "--bin", program.name()]);
     }

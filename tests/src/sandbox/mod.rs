@@ -97,7 +97,7 @@ impl Sandbox {
 }
 
 /// Tells the person at the terminal something, at once; the test harness holds back what `eprintln!` says.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let mut stderr = std::io::stderr().lock();
     // Nobody listening is no reason to fail.
     writeln!(stderr, "{line}").ok();

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod carrier;
+mod clients;
 mod compare;
 mod demo;
 mod dependencies;
