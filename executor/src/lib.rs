@@ -23,6 +23,7 @@ mod mask;
 mod metrics;
 mod plan;
 mod present;
+pub mod proof;
 mod refuse;
 mod report;
 mod run;

@@ -15,7 +15,7 @@ use switchyard_tests::{
 use tokio::sync::OnceCell;
 
 use super::model::{self, Ending, Fate};
-use crate::{design::Design, pair::Pair, world::LIMIT};
+use crate::{design::Design, dice::Dice, pair::Pair, world::LIMIT};
 
 const CLUSTERS: [&str; 3] = ["east", "west", "north"];
 /// Designs that are tried. Each is four runs.
@@ -28,28 +28,6 @@ async fn clusters() -> &'static ControlPlane {
     static CLUSTERS_OF_TEST: LazyLock<OnceCell<ControlPlane>> = LazyLock::new(OnceCell::new);
     let start = || async { CLUSTERS.iter().fold(ControlPlane::builder(), |it, name| it.cluster(name)).start().await };
     CLUSTERS_OF_TEST.get_or_init(|| async { start().await.expect("the clusters start") }).await
-}
-
-/// Numbers that are the same for the same seed (SplitMix64, Steele, Lea and Flood 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `limit`, which is not 0.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
 }
 
 /// A kind, and where its objects lie.
