@@ -14,14 +14,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    classify::Verdict,
     cluster::readiness::Report,
     diff::FieldDiff,
+    failure::Failure,
     handover::NotAllowed,
     mask::Secrets,
     plan::{self, Plan, Work},
     run::Control,
     schedule::{Lane, StepIx, UnitOutcome},
-    verdict::{Failure, Verdict},
 };
 
 /// One attempt that is to be made.

@@ -1,15 +1,17 @@
 //! The executor: takes a plan in, applies what goes direct to every selected cluster, and streams each component's result
 //! back as it happens, the summary last.
 //!
-//! Arrows point one way: `service` → `session` → `run` → the pure centre (`schedule`, `verdict`, `intake`, `report`). The
+//! Arrows point one way: `service` → `session` → `run` → the pure centre (`schedule`, `classify`, `intake`, `report`). The
 //! clusters know nothing of plans and runs.
 
 mod adapter;
 mod addresses;
 mod archive;
 mod attributes;
+mod classify;
 mod cluster;
 mod diff;
+mod failure;
 mod fulfil;
 mod handover;
 mod helm;
@@ -34,7 +36,6 @@ mod session;
 mod story;
 mod together;
 mod user_agent;
-mod verdict;
 
 pub use crate::cluster::contents::Place;
 

@@ -12,9 +12,9 @@ use switchyard_service::status::capped;
 use crate::{
     cluster::Change,
     diff::FieldDiff,
+    failure::Failure,
     plan::{Plan, Step, Work},
     schedule::{Ending, StepIx, UnitOutcome},
-    verdict::Failure,
 };
 
 /// Largest event, in bytes: well below the 4 MiB that gRPC clients take by default (case 249).

@@ -27,6 +27,8 @@ use tracing::{Instrument, Span};
 
 use crate::{
     attributes,
+    classify::Verdict,
+    failure::{Failure, Reason},
     fulfil::{Attempt, Checked, Done, Fulfil, Needs, Order, Progress, Ready},
     journal::Journal,
     limit::{Answer, Limit},
@@ -35,7 +37,6 @@ use crate::{
     report::{self, About, Counts, Ended},
     schedule::{Command, End, Ending, Event, Lane, Node, Schedule, StepIx, UnitOutcome},
     together::Together,
-    verdict::{Failure, Reason, Verdict},
 };
 
 use self::{

@@ -24,8 +24,8 @@ use super::{
     warnings,
 };
 use crate::{
+    classify::{self, Subject, Verdict},
     diff::{self, FieldDiff},
-    verdict::{self, Subject, Verdict},
 };
 
 /// What is applied.
@@ -143,7 +143,7 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     let mut said = masked_warnings(cluster, &reply, what);
     let result = serde_json::from_slice(&reply.body)
         .inspect(|object: &Object<'_>| said.extend(of_kubectl(object, &reply, what)))
-        .map_err(|_| verdict::odd(&what.subject, "it is not an object"))
+        .map_err(|_| classify::odd(&what.subject, "it is not an object"))
         .and_then(|object| proof(cluster, what, object, &answered))
         .map(|applied| Applied { body: reply.body.clone(), ..applied });
     let result = match result {
@@ -197,7 +197,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
             let adopts = before.as_ref().is_some_and(|it| it["metadata"]["labels"][object::DESIGN_LABEL].is_null());
             Ok(Rehearsed { applied, diff, diff_left_out, after: Some(after), adopts })
         }
-        _ => Err(verdict::odd(&what.subject, "it is not the object")),
+        _ => Err(classify::odd(&what.subject, "it is not the object")),
     };
     Outcome { result, warnings: masked_warnings(cluster, &reply, what) }
 }
@@ -205,13 +205,13 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
 /// Sends the PATCH; whatever is not 200 or 201 is classified.
 async fn send(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Result<Reply, Verdict> {
     let subject = &what.subject;
-    let request = patch(what).map_err(|error| verdict::no_path(&error))?;
+    let request = patch(what).map_err(|error| classify::no_path(&error))?;
     let target = object::target("PATCH", subject, what.resource, what.attempt);
-    let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
+    let reply = cluster.send(request, &target, by).await.map_err(|why| classify::unanswered(subject, &why))?;
     match reply.status {
         StatusCode::OK | StatusCode::CREATED => Ok(reply),
-        status if status.is_success() => Err(verdict::unproven(subject, status)),
-        _ => Err(verdict::answered(subject, &reply.answer(), &cluster.secrets_around(&what.manifest))),
+        status if status.is_success() => Err(classify::unproven(subject, status)),
+        _ => Err(classify::answered(subject, &reply.answer(), &cluster.secrets_around(&what.manifest))),
     }
 }
 
@@ -261,10 +261,10 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         || metadata.uid.is_empty()
     {
         let text = format!("it is {} {}", object.kind, metadata.name);
-        return Err(verdict::odd(subject, &cluster.render(&text.into())));
+        return Err(classify::odd(subject, &cluster.render(&text.into())));
     }
     if metadata.deletion_timestamp.is_some() {
-        return Err(verdict::being_deleted(subject));
+        return Err(classify::being_deleted(subject));
     }
     let mut unsure = false;
     let change = if answered.created {

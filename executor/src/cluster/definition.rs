@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Cluster, Target, discovery, object::Condition};
 use crate::{
+    classify::{Unanswered, Verdict},
+    failure::{Failure, Reason},
     mask::Unmasked,
-    verdict::{Failure, Reason, Unanswered, Verdict},
 };
 
 const KIND: &str = "CustomResourceDefinition";

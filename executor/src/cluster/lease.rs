@@ -24,7 +24,7 @@ use super::{
     discovery::Resource,
     object::{self, Metadata},
 };
-use crate::verdict::Subject;
+use crate::classify::Subject;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 /// How long a Lease counts without a renewal. Long enough for an API server that restarts.

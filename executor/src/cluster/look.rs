@@ -8,7 +8,10 @@ use super::{
     discovery::{self, Absence, Resource},
     object::{self, Found},
 };
-use crate::verdict::{self, Reason, Subject, Verdict};
+use crate::{
+    classify::{self, Subject, Verdict},
+    failure::Reason,
+};
 
 /// Where an object is, or would be.
 pub(crate) struct Place<'a> {
@@ -40,7 +43,7 @@ impl Cluster {
         let found = self.find(subject.api_version, subject.kind, Instant::now(), by).await;
         let resource = found.map_err(|error| match error {
             discovery::Error::Unknown { .. } => Unseen::NotServed,
-            discovery::Error::Failed(why) => Unseen::Unreadable(verdict::discovery_failed(subject, &why)),
+            discovery::Error::Failed(why) => Unseen::Unreadable(classify::discovery_failed(subject, &why)),
         })?;
         Ok(Place::new(subject, subject.api_version, resource))
     }
@@ -82,7 +85,7 @@ impl Cluster {
                 let Place { subject, resource } = Place::new(subject, &api_version, resource);
                 object::read(self, &subject, &resource, accept, by).await.map(Some)
             }
-            Err(why) => Err(verdict::discovery_failed(subject, &why)),
+            Err(why) => Err(classify::discovery_failed(subject, &why)),
         }
     }
 }

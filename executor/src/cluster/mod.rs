@@ -40,9 +40,9 @@ use self::{
 };
 use crate::{
     attributes,
+    classify::{Answer, Unanswered},
     mask::{OfCluster, OfDesign, Secrets, Unmasked},
     metrics,
-    verdict::{Answer, Unanswered},
 };
 
 /// Largest answer that is read, in bytes. An object is at most 3 MiB in a request; managed fields and discovery add to it.

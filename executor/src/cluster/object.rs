@@ -13,8 +13,8 @@ use super::{
     discovery::{self, Resource},
 };
 use crate::{
+    classify::{self, Subject, Verdict},
     mask::Unmasked,
-    verdict::{self, Subject, Verdict},
 };
 
 /// What may stand unescaped in a path segment (RFC 3986 `unreserved`).
@@ -151,16 +151,16 @@ pub(crate) async fn read<T: serde::de::DeserializeOwned>(
     by: Instant,
 ) -> Result<Found<T>, Verdict> {
     let request = Request::get(path(subject, resource)).header(header::ACCEPT, accept).body(Body::empty());
-    let request = request.map_err(|error| verdict::no_path(&error))?;
+    let request = request.map_err(|error| classify::no_path(&error))?;
     let target = target("GET", subject, resource, 1);
-    let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unread(subject, &why))?;
+    let reply = cluster.send(request, &target, by).await.map_err(|why| classify::unread(subject, &why))?;
     if says_not_there(&reply, subject) {
         return Ok(Found::NotThere);
     }
     if reply.status != StatusCode::OK {
-        return Err(verdict::answered(subject, &reply.answer(), &cluster.secrets_around(b"")));
+        return Err(classify::answered(subject, &reply.answer(), &cluster.secrets_around(b"")));
     }
-    serde_json::from_slice(&reply.body).map(Found::There).map_err(|_| verdict::odd(subject, "it is not an object"))
+    serde_json::from_slice(&reply.body).map(Found::There).map_err(|_| classify::odd(subject, "it is not an object"))
 }
 
 /// What a request about the object is about, for its span.

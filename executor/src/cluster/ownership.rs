@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::object::{DESIGN_LABEL, Metadata};
-use crate::verdict::Cause;
+use crate::failure::Cause;
 
 /// What the field managers of designs begin with. Changing it would orphan the fields of everything that was ever deployed.
 const MANAGER: &str = "switchyard/";

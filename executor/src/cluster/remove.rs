@@ -21,8 +21,9 @@ use super::{
     warnings,
 };
 use crate::{
+    classify::{self, Subject, Verdict},
+    failure::{Failure, Reason},
     mask::Secrets,
-    verdict::{self, Failure, Reason, Subject, Verdict},
 };
 
 /// Namespaces that every cluster needs (D19).
@@ -157,7 +158,7 @@ async fn attempt(
     match what.stop.run_until_cancelled(until_gone(cluster, what, uid, deadline)).await {
         Some(gone) => said.warnings.extend(gone?.map(|other| made_anew(&other))),
         None => {
-            let text = format!("{} was told to go; the run was stopped before it was gone", verdict::name(subject));
+            let text = format!("{} was told to go; the run was stopped before it was gone", classify::name(subject));
             return Err(Verdict::Unknown(Failure::new(Reason::Cancelled, text)));
         }
     }
@@ -199,21 +200,21 @@ pub(crate) async fn examine(cluster: &Cluster, what: &Removal<'_>, by: Instant) 
         Owner::Design(other) => Some(format!("it carries the mark of design {other}, not of {}", what.design_id)),
     };
     if let Some(whose) = whose {
-        let text = format!("{} is left in place: {whose}", verdict::name(subject));
+        let text = format!("{} is left in place: {whose}", classify::name(subject));
         return refuse(Reason::NotOurs, text);
     }
     if !what.delete_foreign {
         let foreign = match what.stop.run_until_cancelled(foreign(cluster, what, is_namespace, by)).await {
-            Some(foreign) => foreign.map_err(|why| verdict::contents_unknown(subject, &why))?,
+            Some(foreign) => foreign.map_err(|why| classify::contents_unknown(subject, &why))?,
             None => {
-                let text = format!("{} was not touched: the run was stopped before", verdict::name(subject));
+                let text = format!("{} was not touched: the run was stopped before", classify::name(subject));
                 return refuse(Reason::Cancelled, text);
             }
         };
         if foreign.count > 0 {
             let text = format!(
                 "{} is kept: it holds {} outside the design, which would go with it: {}; set delete_foreign to delete them too",
-                verdict::name(subject),
+                classify::name(subject),
                 foreign.count_text(),
                 foreign.names.join(", ")
             );
@@ -284,10 +285,10 @@ async fn delete(
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, METADATA_ONLY)
         .body(Body::from(options.to_string().into_bytes()))
-        .map_err(|error| verdict::no_path(&error))?;
+        .map_err(|error| classify::no_path(&error))?;
     let target = object::target("DELETE", subject, what.resource, what.attempt);
     said.sent += 1;
-    let reply = cluster.send(request, &target, by).await.map_err(|why| verdict::unanswered(subject, &why))?;
+    let reply = cluster.send(request, &target, by).await.map_err(|why| classify::unanswered(subject, &why))?;
     let warnings = warnings(&reply.headers);
     let done = reply.status.is_success() || object::says_not_there(&reply, subject);
     if done && warnings.is_empty() {
@@ -298,7 +299,7 @@ async fn delete(
     if done {
         return Ok(Deleted::Accepted);
     }
-    let refused = verdict::answered(subject, &reply.answer(), &secrets);
+    let refused = classify::answered(subject, &reply.answer(), &secrets);
     if reply.status != StatusCode::CONFLICT {
         return Err(refused);
     }
@@ -358,12 +359,12 @@ async fn until_gone(
                     Reason::FinalizersPending,
                     format!(
                         "{} was told to go but is still there after {after:.1?}: {lingering}",
-                        verdict::name(subject)
+                        classify::name(subject)
                     ),
                 )),
                 Err(why) => Verdict::Unknown(Failure::new(
                     Reason::AnswerLost,
-                    format!("{} was told to go, and whether it has gone is not known: {why}", verdict::name(subject)),
+                    format!("{} was told to go, and whether it has gone is not known: {why}", classify::name(subject)),
                 )),
             });
         }

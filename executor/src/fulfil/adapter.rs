@@ -19,6 +19,7 @@ use self::judge::Judged;
 use super::{Attempt, Checked, Done, Order, Ready};
 use crate::{
     adapter::{Adapters, Call, Error, oam},
+    classify::{self, Subject},
     cluster::{
         Cluster,
         contents::Everywhere,
@@ -29,7 +30,6 @@ use crate::{
     mask::{OfDesign, Secrets},
     plan::{self, Plan},
     schedule::UnitOutcome,
-    verdict::{self, Subject},
 };
 
 /// Part of a step's time that is kept for the looks at the clusters, and the most that it may be.
@@ -131,7 +131,7 @@ impl ByAdapter {
             return Some("the run was stopped before".into());
         }
         let mut clusters = work.clusters.iter().map(|lane| &self.clusters[lane.0 as usize]);
-        clusters.find(|cluster| !cluster.may_be_written()).map(|cluster| verdict::lock_lost(&cluster.name))
+        clusters.find(|cluster| !cluster.may_be_written()).map(|cluster| classify::lock_lost(&cluster.name))
     }
 
     /// The component as the adapter gets it: without a namespace if a cluster says that its kind has none, as on the direct

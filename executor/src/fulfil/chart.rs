@@ -31,15 +31,15 @@ use tracing::{Instrument as _, Span, field::Empty};
 use self::{fetch::Fetched, identity::Identity};
 use super::{Needs, Progress};
 use crate::{
-    attributes,
+    attributes, classify,
     cluster::{Cluster, contents::Everywhere},
+    failure::{Failure, Reason},
     helm::{self, Bounds, Helm, Places},
     locks::Locking,
     mask::{OfDesign, Secrets},
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
-    verdict::{self, Failure, Reason},
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
@@ -303,7 +303,7 @@ impl Charts {
         };
         let _turn = stop.run_until_cancelled(turn).await.unwrap_or_else(stopped)?;
         if !cluster.may_be_written() {
-            return Err(Failure::new(Reason::Cancelled, verdict::lock_lost(&cluster.name)).into());
+            return Err(Failure::new(Reason::Cancelled, classify::lock_lost(&cluster.name)).into());
         }
         let (waited, bounds) = (asked.elapsed(), Bounds { deadline: Instant::now() + budget, stop });
         work(&Task { key, cluster, kubeconfig, bounds }).await.map_err(|mut failed| {

@@ -19,6 +19,7 @@ use tokio::{
 use self::existing::{ADOPTED, Settled, taken_over};
 use super::{Attempt, Done, Order, Ready};
 use crate::{
+    classify::{self, Provided, Provider, ProviderState, Referred, Subject, Verdict},
     cluster::{
         Change, Cluster,
         apply::{self, Applied, Patch},
@@ -31,11 +32,11 @@ use crate::{
         remove::{self, Removal},
     },
     diff::FieldDiff,
+    failure::{Failure, Reason},
     mask::{OfDesign, Secrets},
     plan::{self, Plan, Work},
     present::compare,
     schedule::{Lane, StepIx},
-    verdict::{self, Failure, Provided, Provider, ProviderState, Reason, Referred, Subject, Verdict},
 };
 
 /// Fields that were altered are told up to this many, and named in a warning up to that many.
@@ -88,7 +89,7 @@ impl Direct {
         match attempt.result {
             // What ends before anything is sent says nothing of an attempt before, whose answer was lost.
             Err(Verdict::Refused(failure)) if order.lost_since.is_some() && attempt.sent == 0 => {
-                Attempt { result: Err(verdict::in_doubt(failure)), ..attempt }
+                Attempt { result: Err(classify::in_doubt(failure)), ..attempt }
             }
             _ => attempt,
         }
@@ -123,12 +124,12 @@ impl Direct {
                     }
                     // The adapter may be the only one that knows it.
                     Ok(Absence::Proven) if self.is_of_an_adapter(order) && !subject.kind_in_design => {
-                        let verdict = verdict::kind_unknown(&subject, None, None);
+                        let verdict = classify::kind_unknown(&subject, None, None);
                         return Attempt::ended(self.tell(verdict, &subject, direct, order));
                     }
                     // No kind, no objects (D18, case 67).
                     Ok(Absence::Proven) => return Attempt::done(absent(&subject), 0),
-                    Err(why) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
+                    Err(why) => return Attempt::ended(classify::discovery_failed(&subject, &why)),
                 }
             }
             Err(discovery::Error::Unknown { near }) => {
@@ -137,10 +138,10 @@ impl Direct {
                     true => Box::pin(cluster.other_version(subject.api_version, subject.kind, order.answer_by)).await,
                     false => None,
                 };
-                let verdict = verdict::kind_unknown(&subject, near.as_deref(), elsewhere.as_deref());
+                let verdict = classify::kind_unknown(&subject, near.as_deref(), elsewhere.as_deref());
                 return Attempt::ended(self.tell(verdict, &subject, direct, order));
             }
-            Err(discovery::Error::Failed(why)) => return Attempt::ended(verdict::discovery_failed(&subject, &why)),
+            Err(discovery::Error::Failed(why)) => return Attempt::ended(classify::discovery_failed(&subject, &why)),
         };
         let mut warnings = Vec::new();
         let mut task = Task { cluster, direct, order, subject, resource };
@@ -350,7 +351,7 @@ impl Direct {
             creates_namespaces: self.plan.options.create_namespaces,
             dry_run: self.plan.dry_run,
         };
-        verdict::in_light_of(provided, verdict, subject)
+        classify::in_light_of(provided, verdict, subject)
     }
 
     /// Creates the object's namespace, once however many objects miss it, and asks for another attempt.
@@ -377,7 +378,7 @@ impl Direct {
         // Who waits for another to create it waits until its own deadline.
         let created = timeout_at(order.answer_by, cell.get_or_try_init(create)).await;
         match created.unwrap_or(Ok(&())) {
-            Ok(()) => verdict::namespace_created(missing),
+            Ok(()) => classify::namespace_created(missing),
             Err(Verdict::Refused(failure)) => Verdict::Refused(Failure {
                 message: format!("{}; creating it failed: {}", missing.message, failure.message),
                 ..failure
@@ -427,7 +428,7 @@ fn decide(seen: LookBack, refused: Failure) -> Result<Applied, Verdict> {
     match seen {
         LookBack::Done(applied) => Ok(applied),
         LookBack::NotDone => Err(Verdict::Refused(refused)),
-        LookBack::Open => Err(verdict::in_doubt(refused)),
+        LookBack::Open => Err(classify::in_doubt(refused)),
     }
 }
 

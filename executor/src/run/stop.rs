@@ -6,11 +6,12 @@ use switchyard_proto::v1;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    classify::Verdict,
+    failure::{Failure, Reason},
     fulfil::{Attempt, Needs},
     plan::Plan,
     report,
     schedule::{Lane, StepIx},
-    verdict::{Failure, Reason, Verdict},
 };
 
 /// Who stopped a run, and why.

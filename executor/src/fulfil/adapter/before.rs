@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{ByAdapter, Task, judge::Judged};
 use crate::{
+    classify::{self, Verdict},
     cluster::{
         Change, Cluster,
         discovery::Absence,
@@ -17,10 +18,10 @@ use crate::{
         ownership::{self, Owner, owner},
         remove::{self, Examined, Removal},
     },
+    failure::{Failure, Reason},
     fulfil::Checked,
     plan,
     schedule::{Lane, UnitOutcome},
-    verdict::{self, Failure, Reason, Verdict},
 };
 
 /// Whose object becomes the design's (L1).
@@ -130,12 +131,12 @@ impl ByAdapter {
         };
         // Whatever is written to it goes with it (case 42).
         if metadata.deletion_timestamp.is_some() {
-            return Before::Barred(verdict::being_deleted(&subject));
+            return Before::Barred(classify::being_deleted(&subject));
         }
         let taken = match owner(&metadata, &self.plan.design.id) {
             Owner::Ours => None,
             Owner::Nobody if existing == Existing::RefuseUnmarked => {
-                return Before::Barred(verdict::unmarked(&subject));
+                return Before::Barred(classify::unmarked(&subject));
             }
             Owner::Nobody => Some(Taken::Unmarked),
             Owner::Design(other) if existing == Existing::TakeOver => Some(Taken::From(other.to_owned())),
@@ -149,7 +150,7 @@ impl ByAdapter {
         let subject = self.subject(cluster, object);
         let refused = |differs: &[&str]| {
             let conflict = Failure::new(Reason::OwnedByDesign, "");
-            Before::Barred(verdict::owned_by_design(&subject, other, differs, conflict))
+            Before::Barred(classify::owned_by_design(&subject, other, differs, conflict))
         };
         let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
         let may = is_namespace || object.head.is_definition() || self.plan.options.existing == Existing::Share;
@@ -182,7 +183,7 @@ impl ByAdapter {
                 Ok(Absence::Elsewhere(api_version, resource)) => {
                     self.examine(cluster, Place::new(&subject, &api_version, resource), object, task, by).await
                 }
-                Err(why) => Before::Barred(verdict::discovery_failed(&subject, &why)),
+                Err(why) => Before::Barred(classify::discovery_failed(&subject, &why)),
             },
         }
     }

@@ -6,10 +6,11 @@ use tokio::time::Duration;
 use super::{Task, look::Look};
 use crate::{
     adapter::Error,
+    classify::Verdict,
     cluster::Change,
+    failure::{Failure, Reason},
     mask::Unmasked,
     schedule::Patience,
-    verdict::{Failure, Reason, Verdict},
 };
 
 /// An adapter that has no room has it when its calls end, which may take minutes.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     adapter::{Error, oam},
+    classify::Subject,
     cluster::{
         Change, Cluster,
         look::Unseen,
@@ -20,12 +21,12 @@ use crate::{
         remove::{self, Object},
     },
     diff::FieldDiff,
+    failure::{Failure, Reason},
     fulfil::Checked,
     mask::{Secrets, Unmasked},
     plan,
     present::compare,
     schedule::{Lane, UnitOutcome},
-    verdict::{Failure, Reason, Subject},
 };
 
 /// How long an object may take to begin to go after an adapter said that it removed it.

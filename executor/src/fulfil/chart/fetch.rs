@@ -9,9 +9,9 @@ use tokio::time::{Duration, Instant, sleep};
 use super::{Key, failure, release::version};
 use crate::{
     archive,
+    failure::{Failure, Reason},
     helm::{self, Bounds, Call, Folder, Helm},
     mask::Secrets,
-    verdict::{Failure, Reason},
 };
 
 /// Memory for a fetch, in bytes: helm holds all that comes, so this is what an endless answer comes to (case 106).

@@ -8,7 +8,7 @@ use crate::{
         contents::{self, Own, Release},
         definition,
     },
-    verdict::{self, Failure, Reason},
+    failure::{self, Failure, Reason},
 };
 
 impl Charts {
@@ -64,7 +64,7 @@ impl Charts {
             let foreign = look.map_err(|why| {
                 let text = format!(
                     "{what}: what others have in its definitions and namespaces cannot be told: {}",
-                    verdict::capped(&why)
+                    failure::capped(&why)
                 );
                 Failure::new(Reason::ApiUnavailable, text)
             })?;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Charts, Failed, Task, fetch::Fetched, release::Listed};
 use crate::{
     cluster::discovery,
-    verdict::{Failure, Reason},
+    failure::{Failure, Reason},
 };
 
 /// An object of a release, as far as it is looked at.

@@ -6,9 +6,9 @@ use switchyard_proto::v1::{Change, Outcome};
 
 use super::{Charts, Done, Failed, Task, failure, fetch::Fetched, identity};
 use crate::{
+    failure::{Failure, Reason},
     helm::{self, Call},
     mask::{Secrets, Unmasked},
-    verdict::{Failure, Reason},
 };
 
 /// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.

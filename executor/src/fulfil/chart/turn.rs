@@ -20,8 +20,8 @@ use crate::{
         Cluster,
         lease::{self, Claim, RENEWAL, Taken},
     },
+    failure::{Failure, Reason},
     locks::Locking,
-    verdict::{Failure, Reason},
 };
 
 /// How long one request for the Lease may take.

@@ -7,13 +7,14 @@ use switchyard_proto::v1::Existing;
 
 use super::{Direct, Task};
 use crate::{
+    classify::{self, Verdict},
     cluster::{
         apply::{self, Applied, Marks, Patch},
         definition,
         object::{self, Bare, Found, METADATA_ONLY, Metadata},
         ownership::{Conflict, Owner, owner},
     },
-    verdict::{self, Failure, Verdict},
+    failure::Failure,
 };
 
 /// Fields that are named when an object of another design is not as asked.
@@ -48,7 +49,7 @@ impl Direct {
             // It would take fields from others as well, which was not asked for.
             Some(_) if takes_over => Err(Verdict::Refused(failure)),
             Some(other) if self.shares(task) => self.share(task, other, failure).await,
-            Some(other) => Err(verdict::owned_by_design(&task.subject, &other, &[], failure)),
+            Some(other) => Err(classify::owned_by_design(&task.subject, &other, &[], failure)),
         }
     }
 
@@ -60,10 +61,10 @@ impl Direct {
         failure: &Failure,
     ) -> Result<Option<String>, Verdict> {
         let Some(metadata) = read(task).await? else {
-            return Err(verdict::gone_meanwhile(failure.clone()));
+            return Err(classify::gone_meanwhile(failure.clone()));
         };
         if metadata.deletion_timestamp.is_some() {
-            return Err(verdict::being_deleted(&task.subject));
+            return Err(classify::being_deleted(&task.subject));
         }
         Ok(match owner(&metadata, &self.plan.design.id) {
             Owner::Ours => None,
@@ -87,14 +88,14 @@ impl Direct {
         let rehearsed = apply::rehearse(task.cluster, &patch, Marks::Aside, task.order.answer_by).await.result;
         let rehearsed = match rehearsed {
             Ok(rehearsed) => rehearsed,
-            Err(Verdict::Refused(_)) => return Err(verdict::owned_by_design(&task.subject, &other, &[], conflict)),
+            Err(Verdict::Refused(_)) => return Err(classify::owned_by_design(&task.subject, &other, &[], conflict)),
             Err(verdict) => return Err(verdict),
         };
         if rehearsed.diff.is_empty() {
             return Ok(Settled::Shared { applied: rehearsed.applied, with: other.into() });
         }
         let differs: Vec<_> = rehearsed.diff.iter().take(NAMED).map(|field| field.path.as_str()).collect();
-        Err(verdict::owned_by_design(&task.subject, &other, &differs, conflict))
+        Err(classify::owned_by_design(&task.subject, &other, &differs, conflict))
     }
 
     /// Refuses an object that is there and carries no design's mark, if such are not to be adopted. Read before the write, until
@@ -102,7 +103,7 @@ impl Direct {
     pub(super) async fn refuse_unmarked(&self, task: &Task<'_>) -> Result<(), Verdict> {
         match read(task).await? {
             Some(metadata) if owner(&metadata, &self.plan.design.id) == Owner::Nobody => {
-                Err(verdict::unmarked(&task.subject))
+                Err(classify::unmarked(&task.subject))
             }
             _ => Ok(()),
         }

@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, rewritten, taken_over};
 use crate::{
+    classify::{Subject, Verdict},
     cluster::{
         Change,
         apply::{self, Marks, Outcome, Patch, Rehearsed},
     },
+    failure::{Failure, Reason},
     fulfil::{Attempt, Done},
-    verdict::{self, Reason, Subject, Verdict},
 };
 
 /// Every cluster has it.
@@ -92,7 +93,7 @@ impl Direct {
             }
             Err(Verdict::Refused(failure)) if matches!(failure.reason, Reason::Invalid | Reason::TooLarge) => {
                 let text = format!("{} (tried in namespace {TRIED_IN})", failure.message);
-                Err(Verdict::Refused(verdict::Failure { message: text, ..failure }))
+                Err(Verdict::Refused(Failure { message: text, ..failure }))
             }
             Err(_) => return cannot_tell(missing),
         };
