@@ -39,6 +39,11 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
+/// A name that no address is known for.
+#[derive(Debug, thiserror::Error)]
+#[error("the name cannot be resolved: {0}")]
+pub(crate) struct NotResolved(#[from] io::Error);
+
 impl Reach {
     /// Refuses a host that is such an address itself. Names are looked at when they are resolved.
     pub(crate) fn check(self, host: &str) -> Result<(), Denied> {
@@ -83,7 +88,10 @@ impl Service<Name> for Resolver {
 
     fn call(&mut self, name: Name) -> Self::Future {
         let (reach, found) = (self.reach, self.inner.call(name));
-        Box::pin(async move { Ok(reach.only_permitted(found.await?.collect())?.into_iter()) })
+        Box::pin(async move {
+            let found = found.await.map_err(|error| io::Error::new(error.kind(), NotResolved::from(error)))?;
+            Ok(reach.only_permitted(found.collect())?.into_iter())
+        })
     }
 }
 

@@ -4,9 +4,13 @@
 //! that. What comes here did not prove it. An answer is retried only if the same request may do better, and only for as long
 //! as its class deserves; all requests the engine sends are repeatable (server-side apply, never POST).
 
+mod adapter;
 mod answer;
 mod discovery;
+mod helm;
 mod provided;
+#[cfg(test)]
+mod refusals;
 mod unanswered;
 
 use std::time::Duration;
@@ -14,10 +18,12 @@ use std::time::Duration;
 use http::StatusCode;
 
 pub(crate) use self::{
+    adapter::{adapter_did_not_finish, adapter_did_nothing},
     answer::{Answer, answered},
-    discovery::{discovery_failed, kind_unknown},
+    discovery::{discovery_failed, kind_unknown, no_version},
+    helm::{helm_failed, in_helms_way},
     provided::{Provided, Provider, ProviderState, Referred, in_light_of},
-    unanswered::{Unanswered, lock_lost, unanswered, unread},
+    unanswered::{Obstacle, Unanswered, lock_lost, unanswered, unread},
 };
 use crate::{
     failure::{Failure, Reason, capped},
@@ -221,8 +227,18 @@ mod tests {
     fn answers_that_may_follow_a_commit_are_lost() {
         assert_again(&judge(504, ""), Reason::Timeout, true);
         assert_again(&judge(500, &status("", "etcdserver: request timed out", "{}")), Reason::Timeout, true);
-        assert_again(&unanswered(&subject(), &Unanswered::Lost("reset".into())), Reason::AnswerLost, true);
-        assert_again(&unanswered(&subject(), &Unanswered::NotSent("refused".into())), Reason::Unreachable, false);
+        assert_again(
+            &unanswered(&subject(), &Unanswered::Lost(Obstacle::Reset, "reset".into())),
+            Reason::AnswerLost,
+            true,
+        );
+        assert_again(
+            &unanswered(&subject(), &Unanswered::NotSent(Obstacle::Refused, "refused".into())),
+            Reason::Unreachable,
+            false,
+        );
+        let untrusted = Unanswered::NotSent(Obstacle::Certificate, "invalid peer certificate".into());
+        assert_refused(&unanswered(&subject(), &untrusted), Reason::Unreachable);
         assert_again(&unproven(&subject(), StatusCode::NO_CONTENT), Reason::UnexpectedAnswer, true);
     }
 

@@ -164,6 +164,7 @@ struct Pod {
 struct PodSpec {
     service_account_name: Option<String>,
     priority_class_name: Option<String>,
+    runtime_class_name: Option<String>,
 }
 
 impl Head {
@@ -198,7 +199,8 @@ impl Direct {
         let Ok(Pod { spec }) = serde_json::from_slice(&self.manifest) else { return Vec::new() };
         let account = spec.service_account_name.map(|name| ("ServiceAccount".to_owned(), name));
         let priority = spec.priority_class_name.map(|name| ("PriorityClass".to_owned(), name));
-        account.into_iter().chain(priority).collect()
+        let runtime = spec.runtime_class_name.map(|name| ("RuntimeClass".to_owned(), name));
+        account.into_iter().chain(priority).chain(runtime).collect()
     }
 
     /// Group and kind that the object defines.

@@ -133,23 +133,22 @@ impl Class {
                 Self::again(Reason::NamespaceNotFound, ODD)
             }
             404 if details.kind == "namespaces" => Self::refused(Reason::NamespaceNotFound),
-            404 if !details.name.is_empty() && details.name != subject.name => {
-                Self::again(Reason::NotFound, MISSING_REFERENCE)
-            }
+            // An API server that knows the path names what is not there: something that the object refers to, such as the role of
+            // a binding. Some versions name the role, others say the role's name and the binding's kind.
+            404 if !details.name.is_empty() => Self::again(Reason::NotFound, MISSING_REFERENCE),
             404 => Self::again(Reason::KindUnknown, kind_patience(subject)),
             409 if has_cause("FieldManagerConflict") => Self::refused(Reason::Conflict),
-            409 if message.contains("UID in precondition") => Self::refused(Reason::Stale),
+            409 if is_about_another_uid(message) => Self::refused(Reason::Stale),
             409 => Self::again(Reason::Conflict, ODD),
             413 => Self::refused(Reason::TooLarge),
-            415 => Self::refused(Reason::ApplyUnsupported),
+            405 | 415 => Self::refused(Reason::ApplyUnsupported),
             429 => Self::again(Reason::Throttled, OVERLOAD),
+            // An object's uid in the cluster is not the one that is meant.
+            422 if details.causes.iter().any(|cause| cause.field.is("metadata.uid")) => Self::refused(Reason::Stale),
             400 | 422 if is_immutable(message) => Self::refused(Reason::Immutable),
             500 if message.contains("failed calling webhook") => Self::again(Reason::WebhookUnavailable, OVERLOAD),
             500 if message.contains("conversion webhook") => Self::again(Reason::ConversionUnavailable, OVERLOAD),
-            // What a kind's schema does not know is refused like this, though it is the object's fault (case 54).
-            500 if message.contains("failed to create typed patch object") => Self::refused(Reason::Invalid),
-            // So is a value of the wrong form, such as a quantity or base64 that is none (case 282).
-            500 if message.contains("unable to convert unstructured object to ") => Self::refused(Reason::Invalid),
+            500 if is_the_objects_fault(message) => Self::refused(Reason::Invalid),
             500 if names_a_version_that_is_gone(|words| message.contains(words)) => Self::refused(Reason::Invalid),
             500 if message.contains("request is too large") => Self::refused(Reason::TooLarge),
             500 if reason.is("Timeout") || message.contains("request timed out") => Self::lost(Reason::Timeout),
@@ -186,6 +185,14 @@ impl Class {
                     "{what} conflicts with another field manager: {text}; set force_conflicts to take the fields over"
                 )
             }
+            Reason::Invalid
+                if names_a_version_that_is_gone(|words| text.contains(words)) && text.contains("CR from an") =>
+            {
+                format!(
+                    "{what} is stored in a version that its definition no longer has; bring that version back, migrate the stored \
+                     objects, and deploy again: {text}"
+                )
+            }
             Reason::Invalid if names_a_version_that_is_gone(|words| text.contains(words)) => format!(
                 "{what} can no longer be applied, as its managed fields name a version that its definition no longer has; \
                  clear them (a JSON patch that replaces /metadata/managedFields by [{{}}]) and deploy again: {text}"
@@ -210,18 +217,47 @@ fn names_a_version_that_is_gone(says: impl Fn(&str) -> bool) -> bool {
     says("request to convert CR") && says("invalid group/version")
 }
 
-/// Whether a refusal is about an account or a priority that may be made a moment later, by a controller or by the design itself
-/// (case 288).
+/// Whether a refusal is about an account, a priority or a runtime that may be made a moment later, by a controller or by the
+/// design itself (case 288).
 fn is_about_what_comes_later(message: &Unmasked) -> bool {
     message.contains("error looking up service account") && message.contains("not found")
         || message.contains("no PriorityClass with name")
+        || message.contains("pod rejected: RuntimeClass") && message.contains("not found")
+}
+
+/// Whether an API server's 500 is about what it was sent, and would be the same again.
+fn is_the_objects_fault(message: &Unmasked) -> bool {
+    [
+        // What the kind's schema does not know, or has twice, or of another type (case 54).
+        "failed to create typed ",
+        // A value of the wrong form, such as a quantity or base64 that is none (case 282).
+        "unable to convert unstructured object to ",
+        "strconv.Parse",
+        // Of another kind than the path is for.
+        "failed to merge config: expected objects of the same type",
+    ]
+    .iter()
+    .any(|mark| message.contains(mark))
+}
+
+/// Whether a conflict is about an object that took the place of the one that is meant, or about that one's absence.
+fn is_about_another_uid(message: &Unmasked) -> bool {
+    ["UID in precondition", "UID in the precondition", "uid mismatch"].iter().any(|mark| message.contains(mark))
 }
 
 /// Whether a refusal is about a field that cannot change (cases 39, 40).
 fn is_immutable(message: &Unmasked) -> bool {
-    ["is immutable", "field is immutable", "can not be unset", "may not be changed", "updates to statefulset spec"]
-        .iter()
-        .any(|mark| message.contains(mark))
+    [
+        "is immutable",
+        "can not be unset",
+        "may not be changed",
+        "may not change once set",
+        "pod updates may not",
+        "cannot change roleRef",
+    ]
+    .iter()
+    .any(|mark| message.contains(mark))
+        || message.contains("updates to ") && message.contains("are forbidden")
 }
 
 #[cfg(test)]

@@ -28,6 +28,13 @@ pub(crate) fn kind_unknown(subject: &Subject<'_>, near: Option<&str>, elsewhere:
     }
 }
 
+/// The verdict on an object whose apiVersion can be none.
+pub(crate) fn no_version(subject: &Subject<'_>) -> Verdict {
+    let Subject { api_version, kind, .. } = subject;
+    let text = format!("{kind} cannot be sent: {api_version:?} is no apiVersion, such as `v1` or `apps/v1`");
+    Verdict::Refused(Failure::new(Reason::ManifestInvalid, text))
+}
+
 /// The verdict on a group that cannot be discovered (case 20).
 pub(crate) fn discovery_failed(subject: &Subject<'_>, why: &str) -> Verdict {
     let Subject { cluster, api_version, .. } = subject;

@@ -35,6 +35,7 @@ impl Referred<'_> {
         let Self { kind, name, .. } = self;
         match kind.as_str() {
             "ServiceAccount" => message.contains(&format!("serviceaccount \"{name}\"")),
+            "RuntimeClass" => message.contains(&format!("RuntimeClass \"{name}\"")),
             "PriorityClass" => message.contains(&format!("PriorityClass with name {name} ")),
             _ => message.contains(name.as_str()),
         }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mask::Unmasked;
+use crate::{classify::Obstacle, mask::Unmasked};
 
 /// Failures in a row after which dialling pauses.
 const FAILURES: u32 = 3;
@@ -21,6 +21,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
+    obstacle: Obstacle,
     why: Unmasked,
     next_try: Option<Instant>,
 }
@@ -29,11 +30,17 @@ struct State {
 #[derive(Debug, thiserror::Error)]
 #[error("no connection, {failures} times in a row")]
 pub(crate) struct Open {
+    obstacle: Obstacle,
     why: Unmasked,
     failures: u32,
 }
 
 impl Open {
+    /// What stood in the way of the last connection.
+    pub(crate) fn obstacle(&self) -> Obstacle {
+        self.obstacle
+    }
+
     /// Why the last connection could not be made.
     pub(crate) fn why(&self) -> Unmasked {
         self.why.clone().followed_by(&format!(" (seen {} times in a row)", self.failures))
@@ -52,7 +59,9 @@ impl Breaker {
             return Ok(());
         }
         match state.next_try {
-            Some(next_try) if now < next_try => Err(Open { why: state.why.clone(), failures: state.failures }),
+            Some(next_try) if now < next_try => {
+                Err(Open { obstacle: state.obstacle, why: state.why.clone(), failures: state.failures })
+            }
             _ => {
                 state.next_try = Some(now + PAUSE);
                 Ok(())
@@ -66,13 +75,14 @@ impl Breaker {
     }
 
     /// A connection could not be made.
-    pub(crate) fn failed(&self, why: Unmasked) {
-        self.failed_at(why, Instant::now());
+    pub(crate) fn failed(&self, obstacle: Obstacle, why: Unmasked) {
+        self.failed_at(obstacle, why, Instant::now());
     }
 
-    fn failed_at(&self, why: Unmasked, now: Instant) {
+    fn failed_at(&self, obstacle: Obstacle, why: Unmasked, now: Instant) {
         let mut state = self.state();
         state.failures += 1;
+        state.obstacle = obstacle;
         state.why = why;
         if state.failures >= FAILURES {
             state.next_try = Some(now + PAUSE);
@@ -94,9 +104,9 @@ mod tests {
         let now = Instant::now();
         for _ in 0..FAILURES {
             assert!(breaker.permit_at(now).is_ok());
-            breaker.failed_at("refused".into(), now);
+            breaker.failed_at(Obstacle::Refused, "refused".into(), now);
         }
-        assert!(breaker.permit_at(now).is_err());
+        assert_eq!(breaker.permit_at(now).unwrap_err().obstacle(), Obstacle::Refused);
         let later = now + PAUSE;
         assert!(breaker.permit_at(later).is_ok());
         assert!(breaker.permit_at(later).is_err());

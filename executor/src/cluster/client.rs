@@ -25,6 +25,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt, layer::layer_fn, util
 use super::{
     access::Way,
     breaker::{Breaker, Open},
+    obstacle,
     plugin::{self, WithToken},
 };
 use crate::{
@@ -133,6 +134,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for OneTask {
     }
 }
 
+/// No connection within [`CONNECT_TIMEOUT`].
+#[derive(Debug, thiserror::Error)]
+#[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
+pub(super) struct TooLate;
+
 /// Dials, unless the breaker says that dialling is useless for now, and tells the breaker how it went (case 90).
 #[derive(Clone)]
 struct Dial {
@@ -162,11 +168,11 @@ impl Service<Uri> for Dial {
         Box::pin(async move {
             let outcome = match tokio::time::timeout(CONNECT_TIMEOUT, dialling).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()).into()),
+                Err(_) => Err(TooLate.into()),
             };
             match &outcome {
                 Ok(_) => breaker.closed(),
-                Err(error) => breaker.failed(innermost(&**error)),
+                Err(error) => breaker.failed(obstacle::of(&**error), innermost(&**error)),
             }
             outcome
         })

@@ -42,6 +42,8 @@ pub(crate) struct Resource {
 pub(crate) enum Error {
     /// The cluster answered and does not serve the kind; perhaps it serves one of a similar name.
     Unknown { near: Option<String> },
+    /// What should be an apiVersion can be none, so nothing was asked.
+    NoVersion,
     /// The cluster did not say.
     Failed(String),
 }
@@ -162,7 +164,7 @@ impl Discovery {
             match self.find(cluster, &version, kind, Instant::now(), by).await {
                 Ok(resource) => return Ok(Absence::Elsewhere(version, resource)),
                 Err(Error::Failed(why)) => return Err(why),
-                Err(Error::Unknown { .. }) => {}
+                Err(Error::Unknown { .. } | Error::NoVersion) => {}
             }
             let known = self.group_version(cluster, &version, by).await;
             if !known.is_ok_and(|known| known.is_served) {
@@ -275,7 +277,22 @@ pub(crate) fn root(api_version: &str) -> String {
     if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
 }
 
+/// Whether a text is `version` or `group/version`, each of characters that they can have.
+fn is_api_version(text: &str) -> bool {
+    let is_segment = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        !text.trim_matches('.').is_empty() && text.bytes().all(fits)
+    };
+    match text.split_once('/') {
+        Some((group, version)) => is_segment(group) && is_segment(version),
+        None => is_segment(text),
+    }
+}
+
 async fn ask(cluster: &Cluster, api_version: &str, by: Instant) -> Result<Arc<GroupVersion>, Error> {
+    if !is_api_version(api_version) {
+        return Err(Error::NoVersion);
+    }
     let asked = Instant::now();
     let by = by.min(asked + ONE);
     let request =

@@ -43,6 +43,7 @@ impl Cluster {
         let found = self.find(subject.api_version, subject.kind, Instant::now(), by).await;
         let resource = found.map_err(|error| match error {
             discovery::Error::Unknown { .. } => Unseen::NotServed,
+            discovery::Error::NoVersion => Unseen::Unreadable(classify::no_version(subject)),
             discovery::Error::Failed(why) => Unseen::Unreadable(classify::discovery_failed(subject, &why)),
         })?;
         Ok(Place::new(subject, subject.api_version, resource))

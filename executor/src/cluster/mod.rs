@@ -15,6 +15,7 @@ mod listing;
 pub(crate) mod look;
 pub(crate) mod look_back;
 pub(crate) mod object;
+mod obstacle;
 pub(crate) mod ownership;
 mod plugin;
 pub(crate) mod readiness;
@@ -40,7 +41,7 @@ use self::{
 };
 use crate::{
     attributes,
-    classify::{Answer, Unanswered},
+    classify::{Answer, Obstacle, Unanswered},
     mask::{OfCluster, OfDesign, Secrets, Unmasked},
     metrics,
 };
@@ -166,8 +167,8 @@ impl std::fmt::Display for Unanswered {
             Self::Fenced => {
                 f.write_str("nothing was sent, since the run can no longer prove that it holds its lock there")
             }
-            Self::NotSent(why) => write!(f, "it cannot be reached: {why}"),
-            Self::Lost(why) => write!(f, "the connection broke: {why}"),
+            Self::NotSent(_, why) => write!(f, "it cannot be reached: {why}"),
+            Self::Lost(_, why) => write!(f, "the connection broke: {why}"),
             Self::Silent(limit) => write!(f, "no answer within {limit:.1?}"),
         }
     }
@@ -210,8 +211,7 @@ impl Cluster {
     ) -> Result<Self, Error> {
         let mut cluster = Self::unproven(name, way, discovery, design)?;
         let mut reply = cluster.get("/version", by).await;
-        if matches!(&reply, Err(Error::Unanswered(Unanswered::NotSent(why) | Unanswered::Lost(why))) if !is_final(why))
-        {
+        if matches!(&reply, Err(Error::Unanswered(why)) if may_go_better(why)) {
             // A server or a proxy that does not speak HTTP/2 shows it in many ways; if this was not the reason, the second
             // attempt shows the real one.
             cluster.client = Self::dial(&cluster.way, Version::Http1)?;
@@ -263,8 +263,7 @@ impl Cluster {
         let mut reply = send().await;
         for _ in 0..2 {
             // API servers close connections that they have refused or want to see elsewhere, whatever else is on them.
-            let closed = matches!(&reply, Err(Unanswered::Lost(why) | Unanswered::NotSent(why)) if !is_final(why));
-            if closed {
+            if reply.as_ref().is_err_and(may_go_better) {
                 reply = send().await;
             }
         }
@@ -329,12 +328,19 @@ impl Cluster {
         let started = Instant::now();
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| {
-                let why = self.render(&client::innermost(&*error));
-                if client::was_not_sent(&*error) { Unanswered::NotSent(why) } else { Unanswered::Lost(why) }
+                let (obstacle, why) = (obstacle::of(&*error), self.render(&client::innermost(&*error)));
+                if client::was_not_sent(&*error) {
+                    Unanswered::NotSent(obstacle, why)
+                } else {
+                    Unanswered::Lost(obstacle, why)
+                }
             })?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| Unanswered::Lost(self.render(&client::innermost(&*error))))?.to_bytes();
+            let lost = |error: tower::BoxError| {
+                Unanswered::Lost(obstacle::of(&*error), self.render(&client::innermost(&*error)))
+            };
+            let body = body.map_err(lost)?.to_bytes();
             Ok(Reply { status: head.status, headers: head.headers, body })
         };
         // Not entered: nothing in there says anything, and entering costs something each time that it is looked at.
@@ -416,14 +422,14 @@ impl Cluster {
 fn came(result: &Result<Reply, Unanswered>) -> Result<u16, &'static str> {
     match result {
         Ok(reply) => Ok(reply.status.as_u16()),
-        Err(Unanswered::Fenced | Unanswered::NotSent(_)) => Err("not_sent"),
-        Err(Unanswered::Lost(_)) => Err("lost"),
+        Err(Unanswered::Fenced | Unanswered::NotSent(..)) => Err("not_sent"),
+        Err(Unanswered::Lost(..)) => Err("lost"),
         Err(Unanswered::Silent(_)) => Err("timeout"),
     }
 }
 
 fn record(span: &Span, result: &Result<Reply, Unanswered>, audit_id: Option<&str>) {
-    if !matches!(result, Err(Unanswered::Fenced | Unanswered::NotSent(_))) {
+    if !matches!(result, Err(Unanswered::Fenced | Unanswered::NotSent(..))) {
         span.record(attributes::AUDIT_ID, audit_id);
     }
     match result {
@@ -467,11 +473,13 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Whether another version of HTTP would meet the same end.
-fn is_final(why: &str) -> bool {
-    ["refused", "certificate", "no connection within", "dns", "lookup", "may not lead"]
-        .iter()
-        .any(|mark| why.to_lowercase().contains(mark))
+/// Whether the same question may have an answer on a new connection, or in another version of HTTP.
+fn may_go_better(why: &Unanswered) -> bool {
+    match why {
+        Unanswered::Lost(Obstacle::Timeout, _) => true,
+        Unanswered::Lost(obstacle, _) | Unanswered::NotSent(obstacle, _) => !obstacle.stays(),
+        Unanswered::Fenced | Unanswered::Silent(_) => false,
+    }
 }
 
 /// The URL as far as it may be shown.
@@ -532,12 +540,12 @@ mod tests {
         };
         let fence = Arc::new(Fence::open_until(fence::now() + Duration::from_secs(60)));
         cluster.put_behind(fence.clone());
-        assert!(matches!(send(Method::PATCH).await, Err(Unanswered::NotSent(_))));
+        assert!(matches!(send(Method::PATCH).await, Err(Unanswered::NotSent(..))));
         fence.shut();
         for method in [Method::PATCH, Method::DELETE, Method::POST, Method::PUT] {
             assert!(matches!(send(method).await, Err(Unanswered::Fenced)));
         }
-        assert!(matches!(send(Method::GET).await, Err(Unanswered::NotSent(_))));
+        assert!(matches!(send(Method::GET).await, Err(Unanswered::NotSent(..))));
     }
 
     #[test]

@@ -34,9 +34,9 @@ use crate::{
     attributes, classify,
     cluster::{Cluster, contents::Everywhere},
     failure::{Failure, Reason},
-    helm::{self, Bounds, Helm, Places},
+    helm::{Bounds, Helm, Places},
     locks::Locking,
-    mask::{OfDesign, Secrets},
+    mask::OfDesign,
     plan::{Plan, Step},
     report,
     schedule::{Lane, StepIx},
@@ -348,13 +348,4 @@ fn key(plan: &Plan, step: &Step, lane: Lane) -> Option<Key> {
 
 fn once<K: Clone + Ord, V>(map: &Once<K, V>, key: &K) -> Arc<OnceCell<V>> {
     map.lock().expect("nothing panics while it holds the lock").entry(key.clone()).or_default().clone()
-}
-
-fn failure(reason: Reason, what: &str, error: &helm::Error, secrets: &Secrets) -> Failure {
-    let reason = match error {
-        helm::Error::Missing(_) | helm::Error::TooOld(..) => Reason::HelmMissing,
-        helm::Error::Stopped => Reason::Cancelled,
-        _ => reason,
-    };
-    Failure::new(reason, format!("{what}: {}", error.render(secrets)))
 }

@@ -141,6 +141,7 @@ impl Direct {
                 let verdict = classify::kind_unknown(&subject, near.as_deref(), elsewhere.as_deref());
                 return Attempt::ended(self.tell(verdict, &subject, direct, order));
             }
+            Err(discovery::Error::NoVersion) => return Attempt::ended(classify::no_version(&subject)),
             Err(discovery::Error::Failed(why)) => return Attempt::ended(classify::discovery_failed(&subject, &why)),
         };
         let mut warnings = Vec::new();

@@ -16,6 +16,7 @@ mod locks;
 mod ownership;
 mod plugins;
 mod private;
+mod reasons;
 mod removal;
 mod requests;
 mod runs;

@@ -12,6 +12,7 @@ mod deploy;
 mod design;
 mod dice;
 mod dry_run;
+mod failures;
 mod faults;
 mod grpcurl;
 mod instructions;

@@ -1,20 +1,15 @@
 //! What an adapter said and what was seen -> the verdict on its work (D26). Pure.
 
 use switchyard_proto::v1;
-use tokio::time::Duration;
 
 use super::{Task, look::Look};
 use crate::{
     adapter::Error,
-    classify::Verdict,
+    classify::{self, Verdict},
     cluster::Change,
     failure::{Failure, Reason},
     mask::Unmasked,
-    schedule::Patience,
 };
-
-/// An adapter that has no room has it when its calls end, which may take minutes.
-const BUSY: Patience = Patience { budget: Duration::from_secs(300), tries: 1000 };
 
 /// What an attempt came to.
 #[derive(Debug, PartialEq)]
@@ -47,21 +42,7 @@ impl Judged {
 
 /// The verdict on a call that was not made, or that the adapter did not act on.
 pub(super) fn not_called(error: &Error) -> Judged {
-    let reason = match error {
-        Error::Busy { .. } => {
-            let failure = Failure::new(Reason::Throttled, error.to_string());
-            return Judged::not(Verdict::Again { failure, after: None, patience: BUSY, lost: false });
-        }
-        Error::Unreachable { .. } => Reason::AdapterUnreachable,
-        Error::TooLarge { .. } => Reason::TooLarge,
-        Error::Declaration(_) => Reason::ManifestInvalid,
-        Error::Stopped { .. } => Reason::Cancelled,
-        Error::NotGrpc { .. } => Reason::NotGrpc,
-        Error::NotOffered { .. } | Error::Failed { .. } | Error::Lost { .. } | Error::Late { .. } => {
-            Reason::AdapterFailed
-        }
-    };
-    Judged::refused(reason, error.to_string())
+    Judged::not(classify::adapter_did_nothing(error))
 }
 
 /// The verdict on a call that was made.
@@ -86,12 +67,7 @@ fn removed(address: &str, said: &Result<Unmasked, Error>, looks: &[Look]) -> Jud
 
 /// The verdict on a call that was made without an OK, where the look does not decide.
 fn not_done(error: &Error, looks: &[Look]) -> Judged {
-    let text = with_holds(error, looks);
-    match error {
-        Error::Lost { .. } => Judged::unknown(Reason::AnswerLost, text),
-        Error::Late { .. } => Judged::unknown(Reason::AdapterTimeout, text),
-        _ => Judged::refused(Reason::AdapterFailed, text),
-    }
+    Judged::not(classify::adapter_did_not_finish(error, with_holds(error, looks)))
 }
 
 fn written(address: &str, said: &Result<Unmasked, Error>, looks: &[Look]) -> Judged {

@@ -6,9 +6,9 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::{Key, failure, release::version};
+use super::{Key, release::version};
 use crate::{
-    archive,
+    archive, classify,
     failure::{Failure, Reason},
     helm::{self, Bounds, Call, Folder, Helm},
     mask::Secrets,
@@ -42,7 +42,7 @@ pub(super) async fn fetch(helm: &Helm, key: &Key, bounds: Bounds<'_>) -> Result<
     let shown = key.shown();
     let secrets = Secrets::of_url(&key.url);
     let unfetchable = |error: helm::Error| {
-        failure(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), &error, &secrets)
+        classify::helm_failed(Reason::ChartUnfetchable, &format!("chart {shown} cannot be fetched"), &error, &secrets)
     };
     let folder = Folder::new(&[]).map_err(|error| unfetchable(error.into()))?;
     // One folder further in: what helm writes beside the archive, as it does for a name that it cannot give, stays private too.

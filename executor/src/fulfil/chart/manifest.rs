@@ -56,7 +56,7 @@ impl Charts {
             match task.cluster.find(&api_version, &kind, Instant::now(), task.bounds.deadline).await {
                 Ok(resource) if !resource.namespaced => return Ok(true),
                 // What is not served is not there.
-                Ok(_) | Err(discovery::Error::Unknown { .. }) => {}
+                Ok(_) | Err(discovery::Error::Unknown { .. } | discovery::Error::NoVersion) => {}
                 Err(discovery::Error::Failed(why)) => {
                     let text =
                         format!("whether {} is for the whole cluster cannot be told: {why}", task.place(release));

@@ -4,8 +4,9 @@ use semver::Version;
 use serde::Deserialize;
 use switchyard_proto::v1::{Change, Outcome};
 
-use super::{Charts, Done, Failed, Task, failure, fetch::Fetched, identity};
+use super::{Charts, Done, Failed, Task, fetch::Fetched, identity};
 use crate::{
+    classify,
     failure::{Failure, Reason},
     helm::{self, Call},
     mask::{Secrets, Unmasked},
@@ -96,23 +97,6 @@ impl Task<'_> {
     }
 }
 
-/// What is in the way, where helm says that it finds an object of the chart that is not of the release (cases 100 and 341).
-fn obstacle(said: &str) -> Option<String> {
-    let (object, why) = said.split_once(" exists and cannot be imported into the current release: ")?;
-    let object = object.rsplit_once(": ").map_or(object, |(_, object)| object).replace(" in namespace \"\"", "");
-    let owner = |key: &str| {
-        let (_, said) = why.split_once(&format!("key \"meta.helm.sh/{key}\" must equal "))?;
-        said.split_once("current value is \"")?.1.split('"').next()
-    };
-    let whose = match (owner("release-name"), owner("release-namespace")) {
-        (Some(name), Some(namespace)) => format!("belongs to release {name} in namespace {namespace}"),
-        (Some(name), None) => format!("belongs to release {name} in the same namespace"),
-        (None, Some(namespace)) => format!("belongs to the release of the same name in namespace {namespace}"),
-        (None, None) => "belongs to no release".into(),
-    };
-    Some(format!("{object} is there already and {whose}, so helm does not take it over"))
-}
-
 impl Charts {
     /// Installs or upgrades, or asks the cluster what either would come to.
     pub(super) async fn put(&self, task: &Task<'_>, chart: &Fetched, put: Put) -> Result<Done, Failed> {
@@ -163,9 +147,9 @@ impl Charts {
             key.namespace, cluster.name
         );
         let secrets = self.secrets(task);
-        let failure = match obstacle(&error.render(&secrets)) {
+        let failure = match classify::in_helms_way(&error.render(&secrets)) {
             Some(why) => Failure::new(Reason::ChartConflict, format!("{text}: {why}")),
-            None => failure(Reason::ChartFailed, &text, &error, &secrets),
+            None => classify::helm_failed(Reason::ChartFailed, &text, &error, &secrets),
         };
         let mut failed = Failed { release: release.into(), ..failure.into() };
         // What a chart brings along is not there in a dry run, so what stands on it cannot be told (D20).
@@ -269,7 +253,7 @@ impl Charts {
     }
 
     fn failed(&self, task: &Task<'_>, reason: Reason, what: &str, error: &helm::Error) -> Failed {
-        failure(reason, what, error, &self.secrets(task)).into()
+        classify::helm_failed(reason, what, error, &self.secrets(task)).into()
     }
 
     /// What must not be said of helm's words: what is secret in the design, the kubeconfig and the chart's URL.
@@ -304,26 +288,5 @@ mod tests {
         assert_eq!(of("1").as_deref(), Some("1.0.0"));
         assert_eq!(of("1.2+b").as_deref(), Some("1.2.0+b"));
         assert_eq!([of("1.2.3.4"), of("x"), of("")], [None, None, None]);
-    }
-
-    #[test]
-    fn object_in_the_way_is_told_with_its_owner() {
-        let said = |why: &str| {
-            let said = format!(
-                "unable to continue with install: CustomResourceDefinition \"w.g\" in namespace \"\" exists and cannot be \
-                 imported into the current release: invalid ownership metadata; {why}"
-            );
-            obstacle(&said).unwrap()
-        };
-        let nobodys =
-            said("label validation error: missing key \"app.kubernetes.io/managed-by\": must be set to \"Helm\"");
-        let wanted = "CustomResourceDefinition \"w.g\" is there already and belongs to no release, so helm does not take it over";
-        assert_eq!(nobodys, wanted);
-        let anothers = said(
-            "annotation validation error: key \"meta.helm.sh/release-name\" must equal \"a\": current value is \"b\"; \
-             annotation validation error: key \"meta.helm.sh/release-namespace\" must equal \"c\": current value is \"d\"",
-        );
-        assert!(anothers.contains("belongs to release b in namespace d"), "{anothers}");
-        assert_eq!(obstacle("no"), None);
     }
 }
