@@ -8,11 +8,13 @@ mod kinds;
 mod marks;
 mod name;
 mod values;
+mod versions;
 
-pub use clean::{Cleaned, clean};
+pub use clean::{Cleaned, Suspicion, clean};
 pub use kinds::{is_cluster_scoped, is_list};
 pub use marks::Marks;
 pub use name::{Chosen, Rule, choose, is_label};
+pub use versions::instead_of;
 
 use std::borrow::Cow;
 

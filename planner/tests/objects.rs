@@ -736,3 +736,57 @@ fn values_that_no_api_server_takes_are_named() {
         ["VALUE_SUSPICIOUS components[0].configuration.spec.template.spec.containers[1].resources.limits.memory"]
     );
 }
+
+/// Case 282: what every API server refuses is said at planning, with its place.
+#[test]
+fn ports_and_quantities_that_none_can_have_are_named_with_their_place() {
+    let text = "\
+id: x
+name: x
+components:
+- displayName: web
+  component: {kind: Service, version: v1}
+  model: {name: kubernetes}
+  configuration:
+    spec:
+      ports:
+      - name: http
+        port: 80
+        targetPort: '8080'
+      - name: metrics
+        port: 99999
+- displayName: limits
+  component: {kind: ResourceQuota, version: v1}
+  model: {name: kubernetes}
+  configuration: {spec: {hard: {pods: 10, requests.memory: 10Gb}}}
+";
+    let planned = plan(text);
+    let told: Vec<_> = planned
+        .warnings
+        .iter()
+        .map(|warning| {
+            let place = warning.place.unwrap_or_else(|| panic!("{warning:?}"));
+            (warning.field.as_str(), place.line, place.column)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("components[0].configuration.spec.ports[0].targetPort", 12, 21),
+            ("components[0].configuration.spec.ports[1].port", 14, 15),
+            ("components[1].configuration.spec.hard[\"requests.memory\"]", 18, 60),
+        ]
+    );
+    assert!(planned.warnings.iter().all(|warning| !warning.message.contains("10Gb")));
+}
+
+#[test]
+fn versions_that_never_were_are_pointed_out() {
+    let planned = plan(&design([kind(component("a"), "apps/v2", "Deployment")]));
+    assert_eq!(warned(&planned), ["VALUE_SUSPICIOUS components[0].component.version"]);
+    assert!(planned.warnings[0].message.contains("v1, v1beta2, v1beta1"), "{}", planned.warnings[0].message);
+    // What may be, or may have been, is the cluster's to say.
+    for version in ["extensions/v1beta1", "apps/v1alpha1", "apps.ex.io/v9", "v1"] {
+        assert_eq!(warned(&plan(&design([kind(component("a"), version, "Thing")]))), [""; 0], "{version}");
+    }
+}

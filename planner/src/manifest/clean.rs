@@ -32,20 +32,31 @@ pub struct Cleaned {
     pub server_fields: Vec<String>,
     /// Whether `generateName` was dropped.
     pub generate_name: bool,
-    /// What looks wrong, as path below the configuration and a sentence.
-    pub suspicious: Vec<(Path, String)>,
+    /// What looks wrong.
+    pub suspicious: Vec<Suspicion>,
     /// How much more looks wrong than is told.
     pub more: usize,
+}
+
+/// Something that looks wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Path below the configuration.
+    pub path: Path,
+    /// Where it stands.
+    pub at: At,
+    /// A sentence.
+    pub message: String,
 }
 
 impl Cleaned {
     /// As much is told of one component at most: a map can have hundreds of thousands of keys.
     const MOST: usize = 1_000;
 
-    fn suspect(&mut self, finding: impl FnOnce() -> (Path, String)) {
+    fn suspect(&mut self, at: At, path: impl FnOnce() -> Path, message: impl FnOnce() -> String) {
         match self.suspicious.len() {
             Self::MOST => self.more += 1,
-            _ => self.suspicious.push(finding()),
+            _ => self.suspicious.push(Suspicion { path: path(), at, message: message() }),
         }
     }
 }
@@ -64,7 +75,7 @@ pub fn clean(configuration: &mut Map<'_>, api_version: &str, kind: &str) -> Clea
             let found = node.as_str().map_or(String::new(), |found| format!(" {}", quoted(found)));
             let message =
                 format!("`{key}`{found} in the configuration is not used; the component says {}", quoted(said));
-            cleaned.suspicious.push((Path::root().key(key), message));
+            cleaned.suspect(node.at, || Path::root().key(key), || message);
         }
     }
     // Where Meshery finds the namespace of a chart; an object has none there.
@@ -73,17 +84,16 @@ pub fn clean(configuration: &mut Map<'_>, api_version: &str, kind: &str) -> Clea
         (Some(top), Some(inner)) => top.value == inner.value,
         (top, _) => top.is_none_or(Node::is_null),
     };
-    if configuration.remove("namespace").is_some() && !same {
+    if let Some(node) = configuration.remove("namespace").filter(|_| !same) {
         let message = "`namespace` at the top of the configuration is not used; an object's namespace is \
                        `metadata.namespace`";
-        cleaned.suspicious.push((Path::root().key("namespace"), message.into()));
+        cleaned.suspect(node.at, || Path::root().key("namespace"), || message.into());
     }
     if api_version == "v1" && matches!(kind, "Secret" | "ConfigMap") {
         data(configuration, kind, &mut cleaned);
     }
-    for path in values::wrong_quantities(configuration, api_version, kind) {
-        let message = || format!("`{path}` is no quantity, such as 500m or 1Gi, and every API server refuses it");
-        cleaned.suspect(|| (path.clone(), message()));
+    for values::Wrong { path, at, message } in values::wrong(configuration, api_version, kind) {
+        cleaned.suspect(at, || path, || message);
     }
     cleaned
 }
@@ -109,11 +119,11 @@ fn metadata_fields(metadata: &mut Map<'_>, cleaned: &mut Cleaned) {
             if !ours && !matches!(entry.node.value, Value::String(_) | Value::Null) {
                 let found = entry.node.value.type_name();
                 let message = || format!("{} is {found} and must be text; put it in quotes", quoted(&entry.key));
-                cleaned.suspect(|| (path(), message()));
+                cleaned.suspect(entry.node.at, path, message);
             }
             if entry.key.contains(' ') {
                 let message = || format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
-                cleaned.suspect(|| (path(), message()));
+                cleaned.suspect(entry.node.at, path, message);
             }
         }
     }
@@ -143,15 +153,15 @@ fn data(configuration: &mut Map<'_>, kind: &str, cleaned: &mut Cleaned) {
                 let found = entry.node.value.type_name();
                 let key = || quoted(&entry.key);
                 let message = || format!("the entry {} is {found} and must be text; put it in quotes", key());
-                cleaned.suspect(|| (path(), message()));
+                cleaned.suspect(entry.node.at, path, message);
             }
             if is_base64_wanted(kind, field) && entry.node.as_str().is_some_and(|text| !values::is_base64(text)) {
                 let message = || format!("the entry {} is no base64; {}", quoted(&entry.key), way_out(kind));
-                cleaned.suspect(|| (path(), message()));
+                cleaned.suspect(entry.node.at, path, message);
             }
             if entry.key.contains(' ') {
                 let message = || format!("the key {} has a space in it, which Kubernetes refuses", quoted(&entry.key));
-                cleaned.suspect(|| (path(), message()));
+                cleaned.suspect(entry.node.at, path, message);
             }
         }
     }
@@ -214,7 +224,7 @@ mod tests {
         let (json, cleaned) =
             cleaned("v1", "Pod", r#"{"apiVersion":"v1","kind":"Node","namespace":"a","metadata":{"namespace":"b"}}"#);
         assert_eq!(json, r#"{"metadata":{"namespace":"b"}}"#);
-        let fields: Vec<_> = cleaned.suspicious.iter().map(|(path, _)| path.to_string()).collect();
+        let fields: Vec<_> = cleaned.suspicious.iter().map(|it| it.path.to_string()).collect();
         assert_eq!(fields, ["kind", "namespace"]);
     }
 
@@ -231,8 +241,8 @@ mod tests {
         let (json, cleaned) =
             cleaned("v1", "Secret", r#"{"metadata":{"labels":{"v":1.10}},"data":{"port":5432},"stringData":{"n":17}}"#);
         assert!(json.contains("1.10") && json.contains("5432") && json.contains("17"));
-        let fields: Vec<_> = cleaned.suspicious.iter().map(|(path, _)| path.to_string()).collect();
+        let fields: Vec<_> = cleaned.suspicious.iter().map(|it| it.path.to_string()).collect();
         assert_eq!(fields, ["metadata.labels.v", "data.port", "stringData.n"]);
-        assert!(cleaned.suspicious.iter().all(|(_, message)| !message.contains("5432") && !message.contains("17")));
+        assert!(cleaned.suspicious.iter().all(|it| !it.message.contains("5432") && !it.message.contains("17")));
     }
 }

@@ -29,35 +29,51 @@ impl<'a> Chosen<'a> {
 pub enum Rule {
     /// A DNS-1123 subdomain: most kinds.
     Subdomain,
-    /// A DNS-1123 label: Namespace.
+    /// A DNS-1123 subdomain of at most so many bytes, since names of other objects are made of it: Job and CronJob.
+    Short(usize),
+    /// A DNS-1123 label: Namespace, StatefulSet.
     Label,
     /// A DNS-1035 label, which starts with a letter: Service.
     LetterFirst,
-    /// Anything that can be part of a URL's path, such as `system:node`: RBAC.
+    /// Anything that can be part of a URL's path, such as `system:node`: RBAC and a few more.
     PathSegment,
-    /// This and nothing else: `plural.group` of a CustomResourceDefinition.
-    Exactly(String),
+    /// This and nothing else, and what it consists of: `plural.group` of a CustomResourceDefinition, `version.group` of an
+    /// APIService.
+    Exactly(String, &'static str),
 }
 
 impl Rule {
-    /// The rule of a kind. `definition` is asked for plural and group of a CustomResourceDefinition.
-    pub fn of(group: &str, kind: &str, definition: impl FnOnce() -> Option<String>) -> Self {
+    /// The rule of a kind, as API servers from 1.27 to 1.37 have it. `inside` is asked for texts of the object's spec.
+    pub fn of(group: &str, kind: &str, inside: impl Fn(&[&str]) -> Option<String>) -> Self {
+        let both = |first: &[&str], what| match (inside(first), inside(&["group"])) {
+            (Some(first), Some(group)) => Self::Exactly(format!("{first}.{group}"), what),
+            _ => Self::Subdomain,
+        };
         match (group, kind) {
-            ("rbac.authorization.k8s.io", _) => Self::PathSegment,
+            ("rbac.authorization.k8s.io", _)
+            | ("certificates.k8s.io", "CertificateSigningRequest" | "ClusterTrustBundle")
+            | ("networking.k8s.io", "IPAddress") => Self::PathSegment,
             ("", "Service") => Self::LetterFirst,
-            ("", "Namespace") => Self::Label,
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => definition().map_or(Self::Subdomain, Self::Exactly),
+            ("", "Namespace") | ("apps", "StatefulSet") => Self::Label,
+            ("batch", "Job") => Self::Short(63),
+            // A Job's name is this and eleven bytes more.
+            ("batch", "CronJob") => Self::Short(52),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                both(&["names", "plural"], "its plural and its group")
+            }
+            ("apiregistration.k8s.io", "APIService") => both(&["version"], "its version and its group"),
             _ => Self::Subdomain,
         }
     }
 
     fn allows(&self, name: &str) -> bool {
         match self {
-            Self::Subdomain => !name.is_empty() && name.len() <= 253 && name.split('.').all(is_dns_part),
+            Self::Subdomain => is_subdomain(name),
+            Self::Short(most) => name.len() <= *most && is_subdomain(name),
             Self::Label => is_label(name),
             Self::LetterFirst => is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()),
             Self::PathSegment => !matches!(name, "" | "." | "..") && !name.contains(['/', '%', ' ']),
-            Self::Exactly(expected) => name == expected,
+            Self::Exactly(expected, _) => name == expected,
         }
     }
 }
@@ -67,10 +83,11 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Subdomain => f.write_str("lower-case letters, digits, `-` and `.`"),
+            Self::Short(most) => write!(f, "at most {most} lower-case letters, digits, `-` and `.`"),
             Self::Label => f.write_str("at most 63 lower-case letters, digits and `-`"),
             Self::LetterFirst => f.write_str("at most 63 lower-case letters, digits and `-`, with a letter first"),
             Self::PathSegment => f.write_str("no `/`, `%` or blank"),
-            Self::Exactly(expected) => write!(f, "{}, its plural and its group", quoted(expected)),
+            Self::Exactly(expected, what) => write!(f, "{}, {what}", quoted(expected)),
         }
     }
 }
@@ -85,6 +102,10 @@ pub fn choose<'a>(display: &'a str, configured: &'a str, rule: &Rule) -> Option<
         (false, false) if !configured.is_empty() => Chosen::Doubtful(configured),
         (false, false) => return None,
     })
+}
+
+fn is_subdomain(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 253 && name.split('.').all(is_dns_part)
 }
 
 fn is_dns_part(part: &str) -> bool {
@@ -123,7 +144,10 @@ mod tests {
 
     #[test]
     fn a_kind_has_its_own_rule() {
-        let rule = |group, kind, definition: Option<&str>| Rule::of(group, kind, || definition.map(str::to_owned));
+        let rule = |group, kind, first: Option<&str>| {
+            let inside = |keys: &[&str]| if keys == ["group"] { Some("ex.io") } else { first };
+            Rule::of(group, kind, |keys| inside(keys).map(str::to_owned))
+        };
         let chosen =
             |display, configured, rule: Rule| choose(display, configured, &rule).map(Chosen::name).map(str::to_owned);
         assert_eq!(chosen("my.service", "my-service", rule("", "Service", None)).as_deref(), Some("my-service"));
@@ -133,8 +157,18 @@ mod tests {
             chosen("my.service", "other", rule("serving.knative.dev", "Service", None)).as_deref(),
             Some("my.service")
         );
-        let definition = rule("apiextensions.k8s.io", "CustomResourceDefinition", Some("widgets.ex.io"));
+        let definition = rule("apiextensions.k8s.io", "CustomResourceDefinition", Some("widgets"));
         assert_eq!(chosen("widget", "widgets.ex.io", definition).as_deref(), Some("widgets.ex.io"));
+        let service = rule("apiregistration.k8s.io", "APIService", Some("v1"));
+        assert_eq!(chosen("metrics", "v1.ex.io", service).as_deref(), Some("v1.ex.io"));
+        assert_eq!(chosen("my.db", "db", rule("apps", "StatefulSet", None)).as_deref(), Some("db"));
+        let long = "a".repeat(53);
+        assert_eq!(chosen(&long, "short", rule("batch", "CronJob", None)).as_deref(), Some("short"));
+        assert_eq!(chosen(&long, "short", rule("batch", "Job", None)).as_deref(), Some(&*long));
+        assert_eq!(
+            chosen("a:b", "c", rule("certificates.k8s.io", "CertificateSigningRequest", None)).as_deref(),
+            Some("a:b")
+        );
     }
 
     #[test]

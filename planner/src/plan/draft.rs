@@ -462,6 +462,13 @@ impl<'t> Check<'t, '_, '_> {
                 quoted(version)
             );
             self.report(Kind::ApiVersionInvalid, Field::ApiVersion, message);
+        } else if let Some(known) = manifest::instead_of(version) {
+            let message = format!(
+                "{} is no version that any Kubernetes up to 1.37 has served; its group has had {}",
+                quoted(version),
+                known.join(", ")
+            );
+            self.warn(Field::ApiVersion, Code::ValueSuspicious, message);
         }
     }
 
@@ -489,7 +496,7 @@ impl<'t> Check<'t, '_, '_> {
             let message = "`generateName` was dropped: an object that is applied needs a name of its own";
             self.warn(Field::Configuration, Code::GenerateNameDropped, message.into());
         }
-        for (path, message) in suspicious {
+        for manifest::Suspicion { path, at, message } in suspicious {
             let path = match (&self.component.position, path.to_string().strip_prefix("metadata.")) {
                 // Legacy files have labels and annotations beside the settings.
                 (Position::Legacy(_), Some(rest)) if rest.starts_with("labels") || rest.starts_with("annotations") => {
@@ -497,7 +504,10 @@ impl<'t> Check<'t, '_, '_> {
                 }
                 (position, _) => position.field(Field::Configuration).join(&path.to_string()),
             };
-            self.warnings.add(|| self.component.warning_at(path, Code::ValueSuspicious, message));
+            // Some are of our making, and stand nowhere.
+            let at = if at == At::START { self.component.at } else { at };
+            let warning = |component: &Component<'_>| component.warning_at(path, Code::ValueSuspicious, message);
+            self.warnings.add(|| Warning { at, ..warning(self.component) });
         }
         self.warnings.leave_out(more);
     }
@@ -530,10 +540,9 @@ impl<'t> Check<'t, '_, '_> {
             Some(Value::String(name)) => name.clone(),
             _ => Cow::Borrowed(""),
         };
-        let rule = Rule::of(manifest::group(&self.component.api_version), &self.component.kind, || {
-            let spec = self.component.configuration.get("spec")?;
-            let text = |keys: &[&str]| spec.get(keys).and_then(Node::as_str).filter(|text| !text.is_empty());
-            Some(format!("{}.{}", text(&["names", "plural"])?, text(&["group"])?))
+        let rule = Rule::of(manifest::group(&self.component.api_version), &self.component.kind, |keys| {
+            let text = self.component.configuration.get("spec")?.get(keys).and_then(Node::as_str);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
         });
         let Some(chosen) = manifest::choose(&self.component.name, &configured, &rule) else {
             self.missing(Kind::NameMissing, Field::Name, "has no name");
