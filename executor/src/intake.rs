@@ -15,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use prost::Message;
 use switchyard_proto::{
+    LONGEST_STEP,
     digest::PlanDigest,
     unknown_fields,
     v1::{self, cluster_access, execute_request::Part, plan_step::Route},
@@ -500,8 +501,9 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
     let step_timeout = match options.step_timeout {
         None => None,
         Some(duration) => match Duration::try_from(duration) {
-            Ok(duration) if !duration.is_zero() => Some(duration),
-            _ => return invalid("header.options.step_timeout", "a step needs a positive time"),
+            // A clock has an end, too.
+            Ok(duration) if !duration.is_zero() && duration <= LONGEST_STEP => Some(duration),
+            _ => return invalid("header.options.step_timeout", "a step needs a positive time of at most 7 days"),
         },
     };
     let existing = match v1::Existing::try_from(options.existing) {

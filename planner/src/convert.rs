@@ -7,8 +7,10 @@ mod structured;
 pub use problems::problems;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use prost::Message;
+use switchyard_proto::LONGEST_STEP;
 use switchyard_proto::digest::PlanDigest;
 use switchyard_proto::v1;
 
@@ -306,11 +308,10 @@ fn options(mut options: v1::RunOptions, mistakes: &mut Mistakes) -> v1::RunOptio
         Ok(_) => {}
         Err(_) => mistakes.add("options.existing", format!("there is no value {}", options.existing)),
     }
-    if options
-        .step_timeout
-        .is_some_and(|timeout| timeout.seconds < 0 || timeout.nanos < 0 || (timeout.seconds, timeout.nanos) == (0, 0))
-    {
-        mistakes.add("options.step_timeout", "the time must be more than nothing; leave it out for the default".into());
+    let fits = |timeout| Duration::try_from(timeout).is_ok_and(|time| !time.is_zero() && time <= LONGEST_STEP);
+    if options.step_timeout.is_some_and(|timeout| !fits(timeout)) {
+        let message = "the time must be more than nothing and at most 7 days; leave it out for the default";
+        mistakes.add("options.step_timeout", message.into());
     }
     options
 }

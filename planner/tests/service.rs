@@ -247,6 +247,12 @@ async fn mistakes_of_the_request_are_told_at_once() {
             "design"
         ]
     );
+    for seconds in [0, 7 * 24 * 3600 + 1, i64::MAX] {
+        let step_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        let options = Some(v1::RunOptions { step_timeout, ..Default::default() });
+        let status = server.refused(v1::PlanRequest { options, ..of_text(design([])) }, Code::InvalidArgument).await;
+        assert!(status.message().contains("at most 7 days"), "{}", status.message());
+    }
     let none = v1::PlanRequest { clusters: vec![], ..of_text(design([])) };
     let status = server.refused(none, Code::InvalidArgument).await;
     assert!(status.message().contains("select at least one"), "{}", status.message());

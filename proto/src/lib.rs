@@ -3,6 +3,8 @@
 //! The `.proto` files beside this crate are the documentation of every message; the comments there are repeated on the
 //! generated types.
 
+#[cfg(test)]
+mod comments;
 pub mod digest;
 mod kept;
 mod redact;
@@ -31,6 +33,9 @@ pub mod serving {
 pub mod meshes {
     tonic::include_proto!("meshes");
 }
+
+/// The longest time that a step may be given (`RunOptions.step_timeout`).
+pub const LONGEST_STEP: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The descriptors of both packages and of what they import, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));

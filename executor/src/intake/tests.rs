@@ -63,6 +63,23 @@ fn whole_plan_is_accepted() {
     assert_eq!(accepted.plan.timeouts(), [Duration::from_secs(60)]);
 }
 
+/// A time that no clock can be moved on by would end the run in a panic.
+#[test]
+fn time_of_a_step_has_an_end() {
+    let with = |seconds| {
+        let Part::Header(mut header) = plan(vec![]).swap_remove(0) else { unreachable!() };
+        let step_timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        header.options = Some(v1::RunOptions { step_timeout, ..Default::default() });
+        header.plan_id = digest::plan_id(&header, &[]);
+        let trailer = v1::PlanTrailer { plan_id: header.plan_id.clone(), step_count: 0 };
+        feed(vec![Part::Header(header), Part::Trailer(trailer)])
+    };
+    assert!(with(7 * 24 * 3600).is_ok());
+    for seconds in [0, -1, 7 * 24 * 3600 + 1, i64::MAX] {
+        assert_invalid(with(seconds), "header.options.step_timeout");
+    }
+}
+
 #[test]
 fn empty_plan_is_accepted() {
     assert!(feed(plan(vec![])).unwrap().plan.steps.is_empty());
