@@ -1,14 +1,19 @@
 //! What keeps two runs of one design off one cluster across executors (D24): a Lease in each cluster, taken before the first
-//! write, renewed while the run goes on, and let go of before the summary.
+//! write, renewed while the run goes on, and let go of before the summary. What it says of the design's past there is read as it
+//! is taken, and what the run adds to that is written down before the run begins (L2).
 //!
 //! A run that cannot prove that it holds a Lease starts nothing more. What proves it is an answered renewal, for less than the
 //! Lease's term from when it was sent; after that the cluster's [`Fence`] is shut, so that nothing is written there even before
 //! the run has been told to stop.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures::future::{join_all, select_all};
 use sha2::{Digest, Sha256};
+use switchyard_service::status::capped;
 use tokio::{
     sync::Mutex,
     time::{Duration, Instant, sleep},
@@ -20,13 +25,16 @@ use crate::{
     cluster::{
         Cluster,
         fence::{self, Fence},
-        lease::{self, Claim, HELD_FOR, LeftBehind, RENEWAL, RENEWAL_AGAIN, Taken},
+        lease::{self, Claim, HELD_FOR, Kinds, LastRun, Leave, LeftBehind, RENEWAL, RENEWAL_AGAIN, Record, Taken},
     },
     runs::Conflict,
 };
 
 /// How long taking or letting go of the Leases may take. A cluster that was proven workable a moment ago answers sooner.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest text that is told of what a Lease says, in bytes.
+const MAX_TOLD: usize = 255;
 
 /// Why the clusters could not be locked.
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +54,38 @@ pub(crate) struct Locking {
     pub(crate) left_behind: LeftBehind,
 }
 
+/// What is locked, and for whom.
+pub(crate) struct ForRun<'a> {
+    /// The design.
+    pub(crate) design: &'a str,
+    pub(crate) run: LastRun,
+    /// Whether the run only removes.
+    pub(crate) removes: bool,
+    /// For each cluster the kinds that the run may bring there.
+    pub(crate) kinds: Vec<Kinds>,
+}
+
+/// What is known of a design's past in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// It was never there.
+    Nothing,
+    /// It had these kinds there, those of the run at hand among them.
+    Kinds(Kinds),
+    /// Nobody can tell.
+    Unknown,
+}
+
 /// The Leases of one run.
 pub(crate) struct Locks {
     held: Arc<Vec<Held>>,
-    /// Where there is no lock and should be, and what can be done about it.
+    /// What the Leases say of the design, by cluster.
+    pub(crate) past: Vec<Past>,
+    /// Where there is no lock and should be, and what can be done about it; and what became of the run before.
     pub(crate) warnings: Vec<String>,
     tasks: TaskTracker,
+    /// Whether the run has begun: until then it has done nothing.
+    has_begun: AtomicBool,
 }
 
 struct Held {
@@ -83,42 +117,51 @@ impl Locking {
     /// Locks all clusters for the run, or none. Credentials without rights to Leases lock nothing: the log and the run say so, and
     /// the runs of this executor are still kept apart. Nor does a removal need a Lease that a webhook keeps from being written which
     /// does not answer: the design may be what brought it (case 286).
-    pub(crate) async fn lock(
-        &self,
-        design: &str,
-        run_id: &str,
-        removes: bool,
-        clusters: &[Arc<Cluster>],
-    ) -> Result<Locks, Error> {
+    pub(crate) async fn lock(&self, what: ForRun<'_>, clusters: &[Arc<Cluster>]) -> Result<Locks, Error> {
+        let ForRun { design, run, removes, kinds } = what;
         let name = format!("switchyard-{}", &hex::encode(Sha256::digest(design))[..16]);
-        let claim = Claim {
+        let claim = |kinds| Claim {
             namespace: self.namespace.clone(),
-            name,
+            name: name.clone(),
             purpose: format!("one run of design {design} at a time"),
-            holder: run_id.to_owned(),
+            holder: run.run.clone(),
+            record: Some(Record { run: run.clone(), kinds }),
             left_behind: self.left_behind.clone(),
         };
-        let clusters = clusters.to_vec();
+        let claims: Vec<_> = clusters.iter().cloned().zip(kinds.into_iter().map(claim)).collect();
         let taking = async move {
             let by = Instant::now() + PATIENCE;
-            let taken = clusters.iter().map(async |cluster| {
+            let taken = claims.into_iter().map(async |(cluster, claim)| {
                 // Before the request is sent, so that the server's clock starts no earlier.
                 let until = fence::now() + HELD_FOR;
-                (cluster, until, claim.take(cluster, by).await)
+                let taken = claim.take(&cluster, by).await;
+                // Before the first object of a new kind.
+                let noted = match &taken {
+                    Ok(taken) if !removes => claim.note_kinds(&cluster, taken, by).await,
+                    Ok(_) | Err(_) => Ok(()),
+                };
+                (cluster, claim, until, taken, noted)
             });
             let taken = join_all(taken).await;
             let (mut held, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-            for (cluster, until, taken) in taken {
+            let mut past = Vec::new();
+            for (cluster, claim, until, taken, noted) in taken {
                 let hold = |state| {
                     let fence = Arc::new(Fence::open_until(until));
                     let (cluster, claim) = (cluster.clone(), claim.clone());
                     Held { cluster, claim, fence, lease: Mutex::new(state) }
                 };
+                past.push(match &taken {
+                    Ok(taken) => of_the_past(taken, claim.record.as_ref()),
+                    Err(_) => Past::Unknown,
+                });
                 match taken {
                     Ok(taken) => {
+                        warnings.extend(taken.before.as_ref().and_then(|before| without_end(&cluster.name, before)));
                         let held_now = hold(State::Ours(taken));
                         cluster.put_behind(held_now.fence.clone());
                         held.push(held_now);
+                        errors.extend(noted.err().map(|error| (cluster.name.clone(), not_noted(error))));
                     }
                     Err(lease::Error::Forbidden) => {
                         let warning = without_rights(&cluster.name, &claim.namespace);
@@ -139,14 +182,14 @@ impl Locking {
                     }
                 }
             }
-            (held, warnings, errors)
+            (held, past, warnings, errors)
         };
         // A task of its own: if nobody waits any longer, what it took is let go of.
         let tasks = self.tasks.clone();
         let taking = self.tasks.spawn(
             async move {
-                let (held, warnings, errors) = taking.await;
-                (Locks { held: Arc::new(held), warnings, tasks }, errors)
+                let (held, past, warnings, errors) = taking.await;
+                (Locks { held: Arc::new(held), past, warnings, tasks, has_begun: AtomicBool::new(false) }, errors)
             }
             .in_current_span(),
         );
@@ -155,7 +198,7 @@ impl Locking {
         if errors.is_empty() {
             return Ok(locks);
         }
-        locks.release(PATIENCE).await;
+        locks.release(PATIENCE, Leave::NotBegun).await;
         Err(self.refusal(design, errors))
     }
 
@@ -188,7 +231,13 @@ impl Locking {
 impl Locks {
     /// No Leases: for a run that writes nothing, or that other executors need not be kept off.
     pub(crate) fn none(tasks: TaskTracker) -> Self {
-        Self { held: Arc::default(), warnings: Vec::new(), tasks }
+        let (held, past, warnings) = (Arc::default(), Vec::new(), Vec::new());
+        Self { held, past, warnings, tasks, has_begun: AtomicBool::new(false) }
+    }
+
+    /// The run begins: from now on it may have done something.
+    pub(crate) fn begun(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
     }
 
     /// Renews the Leases until one of them can no longer be proven to be ours, and says why. The others are renewed by the next
@@ -203,8 +252,8 @@ impl Locks {
     }
 
     /// Lets go of the Leases, in so much time. What cannot be reached is free after its term.
-    pub(crate) async fn release(&self, within: Duration) {
-        release(&self.held, within).await;
+    pub(crate) async fn release(&self, within: Duration, end: Leave) {
+        release(&self.held, within, end).await;
     }
 }
 
@@ -212,14 +261,47 @@ impl Drop for Locks {
     fn drop(&mut self) {
         if !self.held.is_empty() {
             let held = self.held.clone();
-            self.tasks.spawn(async move { release(&held, PATIENCE).await }.in_current_span());
+            let end = if self.has_begun.load(Ordering::Relaxed) { Leave::Unknown } else { Leave::NotBegun };
+            self.tasks.spawn(async move { release(&held, PATIENCE, end).await }.in_current_span());
         }
     }
 }
 
-async fn release(held: &[Held], within: Duration) {
+async fn release(held: &[Held], within: Duration, end: Leave) {
     let by = Instant::now() + within.min(PATIENCE);
-    join_all(held.iter().map(|held| held.release(by))).await;
+    join_all(held.iter().map(|held| held.release(end, by))).await;
+}
+
+fn of_the_past(taken: &Taken, record: Option<&Record>) -> Past {
+    match (&taken.before, record) {
+        (Some(_), Some(Record { kinds, .. })) => Past::Kinds(taken.kinds.and(kinds)),
+        _ => Past::Nothing,
+    }
+}
+
+/// L2: what is said of a run before that never recorded its end.
+fn without_end(cluster: &str, before: &LastRun) -> Option<String> {
+    if before.has_ended() {
+        return None;
+    }
+    let LastRun { run, operation, design_version, start, executor, .. } = before;
+    let (operation, cluster) = (operation.to_lowercase(), capped(cluster, MAX_TOLD));
+    let [run, design_version, start, executor] =
+        [run, design_version, start, executor].map(|text| capped(text, MAX_TOLD));
+    Some(format!(
+        "on cluster {cluster} the last run of this design, {run} ({operation} of version {design_version}, begun {start} by \
+         {executor}), never recorded its end; what it did there may be incomplete"
+    ))
+}
+
+/// The run may not bring kinds that are not written down: nobody would find their objects again.
+fn not_noted(error: lease::Error) -> lease::Error {
+    match error {
+        lease::Error::Forbidden => {
+            lease::Error::Failed("the credentials may not write the design's kinds into it".into())
+        }
+        error => error,
+    }
 }
 
 /// Case 286.
@@ -310,14 +392,14 @@ impl Held {
         }
     }
 
-    async fn release(&self, by: Instant) {
+    async fn release(&self, end: Leave, by: Instant) {
         let Self { cluster, claim, fence, lease: state } = self;
         fence.shut();
         let work = async {
             // Waits for a renewal that is on its way.
             match std::mem::replace(&mut *state.lock().await, State::Over) {
-                State::Ours(taken) => claim.release(cluster, Some(taken), by).await,
-                State::Unknown => claim.release(cluster, None, by).await,
+                State::Ours(taken) => claim.release(cluster, Some(taken), end, by).await,
+                State::Unknown => claim.release(cluster, None, end, by).await,
                 State::Over => Ok(()),
             }
         };

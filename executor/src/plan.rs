@@ -7,7 +7,7 @@ use serde::Deserialize;
 use switchyard_proto::v1;
 
 use crate::{
-    cluster::definition,
+    cluster::{definition, lease::Kinds},
     schedule::{Lane, StepIx},
 };
 
@@ -244,6 +244,15 @@ impl Plan {
     /// Whether what the step needs is seen to before it. On the way down that comes after the last step that needs it.
     pub(crate) fn is_prepared(&self, step: &Step) -> bool {
         self.operation != v1::Operation::Undeploy && step.chart.is_some()
+    }
+
+    /// Kinds of the objects that the plan has on a cluster, whoever writes them.
+    pub(crate) fn kinds_on(&self, lane: Lane) -> Kinds {
+        let mut kinds = Kinds::default();
+        for object in self.steps.iter().filter_map(Step::object).filter(|object| object.lanes.contains(&lane)) {
+            kinds.insert(&object.head.api_version, &object.head.kind);
+        }
+        kinds
     }
 
     /// Manifests of the Secrets in the design.

@@ -75,8 +75,8 @@ pub(crate) struct Finished {
     pub(crate) elapsed: Duration,
 }
 
-/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is waited for when all work
-/// is done: whoever reads the summary may rely on it.
+/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is told the verdict and waited
+/// for when all work is done: whoever reads the summary may rely on it.
 pub(crate) async fn run<F: Fulfil>(
     plan: Arc<Plan>,
     fulfil: Arc<F>,
@@ -84,7 +84,7 @@ pub(crate) async fn run<F: Fulfil>(
     identity: Identity,
     journal: Arc<Journal>,
     (control, mut controls): (mpsc::Sender<Control>, mpsc::Receiver<Control>),
-    before_summary: impl Future<Output = ()>,
+    before_summary: impl AsyncFnOnce(v1::Verdict),
 ) -> Finished {
     let mut driver = Driver::new(plan, fulfil, limits, identity, journal, control);
     driver.feed(Event::Begin);
@@ -110,7 +110,7 @@ pub(crate) async fn run<F: Fulfil>(
         }
     }
     driver.journal.tell();
-    before_summary.await;
+    before_summary(driver.verdict()).await;
     driver.summarise()
 }
 
@@ -732,6 +732,10 @@ impl<F: Fulfil> Driver<F> {
         };
         let root_error = failure.map(report::briefly);
         (v1::Withheld { step_id, component, root_step_id, root_component, root_error }, because)
+    }
+
+    fn verdict(&self) -> v1::Verdict {
+        report::verdict(self.ended.iter().flatten().map(|ended| ended.ending))
     }
 
     fn summarise(self) -> Finished {

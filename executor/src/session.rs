@@ -31,6 +31,7 @@ use crate::{
         access::{Access, Reader, Source},
         contents::Everywhere,
         discovery::Known,
+        lease::{LastRun, Leave},
     },
     fulfil::{ByWork, adapter::ByAdapter, chart::Charts, direct::Direct},
     handover,
@@ -39,13 +40,14 @@ use crate::{
     intake::{self, Accepted},
     journal,
     limit::Limits,
-    locks::{Locking, Locks},
+    locks::{ForRun, Locking, Locks},
     mask::OfDesign,
     metrics::{self, ActiveRun},
     plan::Plan,
     refuse,
     run::{self, Identity},
     runs::{self, Caller, Run, Runs},
+    schedule::Lane,
     story::{Asked, Story},
     user_agent,
 };
@@ -249,16 +251,16 @@ async fn prove_and_begin(
     }
     let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.clone()).collect();
     let trace_id = telemetry::trace_id_of(span).unwrap_or_default();
-    let removes = plan.operation == v1::Operation::Undeploy;
     let locks = match &shared.locking {
         Some(locking) if !plan.dry_run => {
-            let locking = locking.lock(runs::key(&plan), &run_id, removes, &clusters).instrument(span.clone());
+            let locking = locking.lock(for_run(&plan, &run_id), &clusters).instrument(span.clone());
             locking.await.map_err(|error| refuse::locks(&error))?
         }
         _ => Locks::none(shared.tasks.clone()),
     };
+    tracing::debug!(past = ?locks.past, "what the Leases say of the design");
     if answers.is_closed() && !plan.options.goes_on_without_client {
-        locks.release(Duration::MAX).await;
+        locks.release(Duration::MAX, Leave::NotBegun).await;
         return Err(refuse::plain(
             Reason::RunCancelled,
             "the client went away before the run began; nothing was started",
@@ -280,6 +282,24 @@ fn labels(start: &v1::Start) -> String {
     let mut labels: Vec<_> = start.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     labels.sort_unstable();
     labels.join(",")
+}
+
+/// What the clusters are locked for.
+fn for_run<'a>(plan: &'a Plan, run_id: &str) -> ForRun<'a> {
+    ForRun {
+        design: runs::key(plan),
+        run: LastRun::begin(run_id, &plan.id, &plan.design.version, plan.operation, user_agent::executor()),
+        removes: plan.operation == v1::Operation::Undeploy,
+        kinds: (0..plan.clusters.len()).map(|ix| plan.kinds_on(Lane(ix as u16))).collect(),
+    }
+}
+
+/// What has become of the run, for its Leases.
+fn leave(operation: v1::Operation, verdict: v1::Verdict) -> Leave {
+    match (operation, verdict) {
+        (v1::Operation::Undeploy, v1::Verdict::Succeeded) => Leave::AllGone,
+        _ => Leave::Ended(verdict),
+    }
 }
 
 /// Proves that every cluster is workable before anything is written, and names all that are not in one error (S17).
@@ -375,6 +395,8 @@ fn begin(
     span: Span,
 ) {
     let plan = Arc::new(plan);
+    let operation = plan.operation;
+    locks.begun();
     let story = Story::begin(&run.id, &plan, &asked, &span);
     run.journal.append(Event::RunStarted(v1::RunStarted {
         run_id: run.id.clone(),
@@ -427,7 +449,10 @@ fn begin(
             let _active = ActiveRun::begin();
             let _held = share;
             // Before the summary, so that who reads it can deploy again at once.
-            let release = async { locks.release(shutdown.time_left().map_or(Duration::MAX, |left| left / 2)).await };
+            let release = async |verdict| {
+                let within = shutdown.time_left().map_or(Duration::MAX, |left| left / 2);
+                locks.release(within, leave(operation, verdict)).await;
+            };
             let driver = run::run(plan, fulfil, limits, identity, journal, (control, controls), release);
             let finished = tokio::select! {
                 // A panic must not look like an end: without a verdict whoever follows is told so (case 112).

@@ -13,7 +13,15 @@ pub(crate) fn program() -> String {
     format!("switchyard-executor/{} ({}/{arch})", env!("CARGO_PKG_VERSION"), std::env::consts::OS)
 }
 
-/// The same for the requests of one run.
+/// Which executor it is, for people: the program, and the host that it runs on where that is known.
+pub(crate) fn executor() -> String {
+    match std::env::var("HOSTNAME") {
+        Ok(host) if !host.is_empty() => format!("{} on {host}", program()),
+        _ => program(),
+    }
+}
+
+/// The program, for the requests of one run.
 pub(crate) fn of_run(run_id: &str) -> HeaderValue {
     let text = format!("{} run/{run_id}", program());
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("switchyard-executor"))

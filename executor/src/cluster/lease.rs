@@ -1,11 +1,13 @@
 //! A Lease in the cluster that one holder has at a time (D24): what keeps two runs of one design off one cluster, whichever
-//! executor conducts them.
+//! executor conducts them. That of a design stays between runs, without a holder, and says what the design has there (L2).
 //!
-//! Each holder applies the Lease under a field manager of its own, so the API server itself refuses the second: that is a
-//! conflict over `spec.holderIdentity`. A renewal names the Lease's uid, so that it makes none anew that has gone. Whether a holder
-//! is still there is judged by the API server's clock alone, from the time of the holder's last write and the `Date` of the answer;
-//! no clock of ours is compared with one of another machine.
+//! It is taken by a patch that begins with a test of who has it, so the API server itself refuses the second. A renewal tests the
+//! Lease's uid, so that it takes none that was made anew. Whether a holder is still there is judged by the API server's clock alone,
+//! from the time of the holder's last write, which it makes under a field manager of its own, and the `Date` of the answer; no clock
+//! of ours is compared with one of another machine.
 //! The holder itself relies on less than that: see [`HELD_FOR`].
+
+mod record;
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +18,12 @@ use std::{
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use switchyard_proto::v1;
 use tokio::time::{Duration, Instant, sleep};
 
+use self::record::{KINDS, LAST_RUN, RUN_BEFORE};
+pub(crate) use self::record::{Kinds, LastRun};
 use super::{
     Cluster, Reply,
     discovery::Resource,
@@ -66,7 +71,30 @@ pub(crate) struct Claim {
     /// What the Lease is for, for people.
     pub(crate) purpose: String,
     pub(crate) holder: String,
+    /// What it says between runs; a Lease without goes with its holder.
+    pub(crate) record: Option<Record>,
     pub(crate) left_behind: LeftBehind,
+}
+
+/// What a Lease that stays is to say.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) run: LastRun,
+    /// Kinds that the run may bring; none that it only removes.
+    pub(crate) kinds: Kinds,
+}
+
+/// What has become of its holder when a Lease is let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It did nothing.
+    NotBegun,
+    /// It is not known to have come to an end.
+    Unknown,
+    /// It has come to its end, and what the design has there is still there.
+    Ended(v1::Verdict),
+    /// It has removed everything that the design had there.
+    AllGone,
 }
 
 /// Holders that have come to their end here and could not let go of their Leases: those keep nobody off.
@@ -95,6 +123,10 @@ impl LeftBehind {
 pub(crate) struct Taken {
     uid: String,
     resource_version: String,
+    /// Kinds that the design had there before.
+    pub(crate) kinds: Kinds,
+    /// The run before; none where there was none.
+    pub(crate) before: Option<Box<LastRun>>,
 }
 
 #[derive(Deserialize)]
@@ -130,11 +162,11 @@ struct Spec {
 }
 
 impl Claim {
-    /// Takes the Lease.
+    /// Takes the Lease, and makes it if it is not there.
     pub(crate) async fn take(&self, cluster: &Cluster, by: Instant) -> Result<Taken, Error> {
-        let mut instead_of = None;
+        let mut seen = None;
         for attempt in 1..=TRIES {
-            let reply = match self.apply(cluster, None, instead_of.as_deref(), by).await {
+            let reply = match self.seize(cluster, seen.as_ref(), by).await {
                 Ok(reply) if !is_passing(reply.status) => reply,
                 // Perhaps it was carried out; then the next one finds what it wrote.
                 answer if attempt == TRIES || Instant::now() + PAUSE * attempt >= by => return Err(refusal(&answer?)),
@@ -145,32 +177,99 @@ impl Claim {
             };
             match reply.status {
                 StatusCode::OK | StatusCode::CREATED => return self.proof(&reply),
-                StatusCode::CONFLICT => {}
+                StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {}
                 _ => return Err(refusal(&reply)),
             }
-            instead_of = match self.holder_now(cluster, by).await.map_err(unseen)? {
+            seen = match self.holder_now(cluster, by).await.map_err(unseen)? {
                 None => None,
                 // What we wrote ourselves and had no answer to.
                 Some((lease, _)) if lease.spec.holder_identity == self.holder => return Ok(lease.into()),
                 Some((lease, Some(left))) if !self.left_behind.holds(&lease.spec.holder_identity) => {
                     return Err(Error::Held { holder: lease.spec.holder_identity, free_in: left });
                 }
-                Some((lease, _)) => Some(lease.metadata.common.resource_version),
+                Some((lease, _)) => Some(lease),
             };
         }
         Err(Error::Failed("its Lease changes hands too quickly".into()))
     }
 
+    /// Takes the Lease if nobody has it or, if it was `seen`, as long as it still is as it was then. Makes it if it is not there.
+    async fn seize(&self, cluster: &Cluster, seen: Option<&Lease>, by: Instant) -> Result<Reply, Error> {
+        let mut changes = vec![match seen {
+            None => json!({"op": "test", "path": "/spec/holderIdentity", "value": ""}),
+            Some(seen) => {
+                let version = &seen.metadata.common.resource_version;
+                json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})
+            }
+        }];
+        if let Some(record) = &self.record {
+            let annotations = seen.map(|seen| &seen.metadata.common.annotations);
+            if annotations.is_some_and(BTreeMap::is_empty) {
+                changes.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+            }
+            // The answer then says what the last run was.
+            if annotations.is_none_or(|annotations| annotations.contains_key(LAST_RUN)) {
+                changes.push(json!({"op": "copy", "from": annotation(LAST_RUN), "path": annotation(RUN_BEFORE)}));
+            }
+            changes.push(set(LAST_RUN, &record.run));
+        }
+        changes.push(json!({"op": "add", "path": "/spec", "value": self.spec()}));
+        let reply = self.patch(cluster, &changes, by).await?;
+        if !object::says_not_there(&reply, &self.subject(cluster)) {
+            return Ok(reply);
+        }
+        let mut annotations = json!({ "switchyard.meshery.io/purpose": self.purpose });
+        if let Some(Record { run, kinds }) = &self.record {
+            annotations[LAST_RUN] = run.to_string().into();
+            annotations[KINDS] = kinds.to_string().into();
+        }
+        let lease = json!({
+            "apiVersion": API_VERSION,
+            "kind": "Lease",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": { "app.kubernetes.io/managed-by": "switchyard" },
+                "annotations": annotations,
+            },
+            "spec": self.spec(),
+        });
+        self.send(cluster, Method::POST, lease.to_string(), by).await
+    }
+
+    fn spec(&self) -> Value {
+        json!({
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": TERM.as_secs(),
+            "renewTime": now(),
+        })
+    }
+
+    /// Writes down the kinds that the holder brings, beside those that were known: before the first object of a new one (L2).
+    pub(crate) async fn note_kinds(&self, cluster: &Cluster, taken: &Taken, by: Instant) -> Result<(), Error> {
+        let Some(Record { kinds, .. }) = &self.record else { return Ok(()) };
+        if taken.kinds.holds(kinds) {
+            return Ok(());
+        }
+        let reply = self.patch(cluster, &[self.is_ours(), set(KINDS, &taken.kinds.and(kinds))], by).await?;
+        if reply.status == StatusCode::OK { Ok(()) } else { Err(refusal(&reply)) }
+    }
+
     /// Renews the Lease. That another has it meanwhile is [`Error::Held`], that it is not the one that was taken [`Error::Gone`].
     pub(crate) async fn renew(&self, cluster: &Cluster, taken: &Taken, by: Instant) -> Result<Taken, Error> {
-        let reply = self.apply(cluster, Some(&taken.uid), None, by).await?;
+        let changes = [
+            json!({"op": "test", "path": "/metadata/uid", "value": taken.uid}),
+            self.is_ours(),
+            json!({"op": "add", "path": "/spec/renewTime", "value": now()}),
+        ];
+        let reply = self.patch(cluster, &changes, by).await?;
         match reply.status {
-            StatusCode::OK => match self.proof(&reply)? {
-                renewed if renewed.uid == taken.uid => Ok(renewed),
-                _ => Err(Error::Gone),
-            },
-            StatusCode::CREATED => Err(Error::Gone),
-            StatusCode::CONFLICT => match self.holder_now(cluster, by).await? {
+            StatusCode::OK => {
+                let renewed = self.proof(&reply)?;
+                Ok(Taken { resource_version: renewed.resource_version, ..taken.clone() })
+            }
+            _ if object::says_not_there(&reply, &self.subject(cluster)) => Err(Error::Gone),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => match self.holder_now(cluster, by).await? {
                 None => Err(Error::Gone),
                 Some((lease, left)) if lease.spec.holder_identity != self.holder => {
                     Err(Error::Held { holder: lease.spec.holder_identity, free_in: left.unwrap_or_default() })
@@ -184,74 +283,78 @@ impl Claim {
 
     /// Lets go of the Lease, if it is still ours. What is left of it is free after its term. `taken` is how it was seen last;
     /// without it, it is looked at first.
-    pub(crate) async fn release(&self, cluster: &Cluster, taken: Option<Taken>, by: Instant) -> Result<(), Error> {
-        let mut known = taken.map(|taken| taken.resource_version);
-        for _ in 0..TRIES {
-            let resource_version = match known.take() {
-                Some(resource_version) => resource_version,
+    pub(crate) async fn release(
+        &self,
+        cluster: &Cluster,
+        taken: Option<Taken>,
+        end: Leave,
+        by: Instant,
+    ) -> Result<(), Error> {
+        let mut known = taken;
+        for attempt in 1..=TRIES {
+            let taken = match known.take() {
+                Some(taken) => taken,
                 None => match self.holder_now(cluster, by).await? {
-                    Some((lease, _)) if lease.spec.holder_identity == self.holder => {
-                        lease.metadata.common.resource_version
-                    }
+                    Some((lease, _)) if lease.spec.holder_identity == self.holder => lease.into(),
                     // Another has it, or nobody.
                     _ => return Ok(()),
                 },
             };
-            let options = json!({
-                "apiVersion": "v1",
-                "kind": "DeleteOptions",
-                "preconditions": { "resourceVersion": resource_version },
-            });
-            let reply = self.send(cluster, Method::DELETE, "", options.to_string(), by).await?;
+            let reply = match (&self.record, end) {
+                (None, _) | (_, Leave::AllGone) => self.remove(cluster, &taken, by).await?,
+                // It was made for this.
+                (_, Leave::NotBegun) if taken.before.is_none() => self.remove(cluster, &taken, by).await?,
+                (Some(record), end) => self.patch(cluster, &self.leave(record, end), by).await?,
+            };
             match reply.status {
                 status if status.is_success() => return Ok(()),
                 StatusCode::NOT_FOUND => return Ok(()),
                 // A renewal whose answer was lost, or another's hand: a look tells.
-                StatusCode::CONFLICT => {}
+                StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {}
+                status if is_passing(status) && attempt < TRIES && Instant::now() + PAUSE * attempt < by => {
+                    sleep(PAUSE * attempt).await;
+                }
                 _ => return Err(refusal(&reply)),
             }
         }
         Err(Error::Failed("its Lease is being written by others".into()))
     }
 
-    /// Applies the Lease: only the one with this uid, if one is given; over another's if that is still as it was at `instead_of`.
-    async fn apply(
-        &self,
-        cluster: &Cluster,
-        uid: Option<&str>,
-        instead_of: Option<&str>,
-        by: Instant,
-    ) -> Result<Reply, Error> {
-        let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
-        let mut lease = json!({
-            "apiVersion": API_VERSION,
-            "kind": "Lease",
-            "metadata": {
-                "name": self.name,
-                "namespace": self.namespace,
-                "labels": { "app.kubernetes.io/managed-by": "switchyard" },
-                "annotations": { "switchyard.meshery.io/purpose": self.purpose },
-            },
-            "spec": {
-                "holderIdentity": self.holder,
-                "leaseDurationSeconds": TERM.as_secs(),
-                "renewTime": now,
-            },
+    /// The changes by which a Lease that stays is left.
+    fn leave(&self, record: &Record, end: Leave) -> Vec<Value> {
+        let mut changes = vec![self.is_ours()];
+        match end {
+            Leave::NotBegun => {
+                changes.push(json!({"op": "move", "from": annotation(RUN_BEFORE), "path": annotation(LAST_RUN)}));
+            }
+            Leave::Ended(verdict) => changes.push(set(LAST_RUN, &record.run.ended(verdict))),
+            Leave::Unknown | Leave::AllGone => {}
+        }
+        changes.push(json!({"op": "add", "path": "/spec/holderIdentity", "value": ""}));
+        changes
+    }
+
+    async fn remove(&self, cluster: &Cluster, taken: &Taken, by: Instant) -> Result<Reply, Error> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": { "resourceVersion": taken.resource_version },
         });
-        let mut query = format!("?fieldManager=switchyard-{}", self.holder);
-        if let Some(uid) = uid {
-            lease["metadata"]["uid"] = json!(uid);
-        }
-        if let Some(resource_version) = instead_of {
-            lease["metadata"]["resourceVersion"] = json!(resource_version);
-            query.push_str("&force=true");
-        }
-        self.send(cluster, Method::PATCH, &query, lease.to_string(), by).await
+        self.send(cluster, Method::DELETE, options.to_string(), by).await
+    }
+
+    fn is_ours(&self) -> Value {
+        json!({"op": "test", "path": "/spec/holderIdentity", "value": self.holder})
+    }
+
+    /// Makes the changes (RFC 6902) all together or none of them.
+    async fn patch(&self, cluster: &Cluster, changes: &[Value], by: Instant) -> Result<Reply, Error> {
+        self.send(cluster, Method::PATCH, json!(changes).to_string(), by).await
     }
 
     /// The Lease as it is, and how long its holder has it for certain; none when its term is over.
     async fn holder_now(&self, cluster: &Cluster, by: Instant) -> Result<Option<(Lease, Option<Duration>)>, Error> {
-        let reply = self.send(cluster, Method::GET, "", String::new(), by).await?;
+        let reply = self.send(cluster, Method::GET, String::new(), by).await?;
         match reply.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
@@ -272,16 +375,8 @@ impl Claim {
         }
     }
 
-    async fn send(
-        &self,
-        cluster: &Cluster,
-        method: Method,
-        query: &str,
-        body: String,
-        by: Instant,
-    ) -> Result<Reply, Error> {
-        let resource = Resource { plural: "leases".into(), namespaced: true, has_status: false };
-        let subject = Subject {
+    fn subject<'a>(&'a self, cluster: &'a Cluster) -> Subject<'a> {
+        Subject {
             cluster: &cluster.name,
             api_version: API_VERSION,
             kind: "Lease",
@@ -289,15 +384,28 @@ impl Claim {
             name: &self.name,
             kind_in_design: false,
             namespace_in_design: false,
-        };
+        }
+    }
+
+    async fn send(&self, cluster: &Cluster, method: Method, body: String, by: Instant) -> Result<Reply, Error> {
+        let resource = Resource { plural: "leases".into(), namespaced: true, has_status: false };
+        let subject = self.subject(cluster);
         let (method_name, content) = match method {
-            Method::PATCH => ("PATCH", "application/apply-patch+yaml"),
+            Method::PATCH => ("PATCH", "application/json-patch+json"),
+            Method::POST => ("POST", "application/json"),
             Method::DELETE => ("DELETE", "application/json"),
             _ => ("GET", "application/json"),
         };
+        let mut uri = match method {
+            Method::POST => object::collection(API_VERSION, &resource, &self.namespace),
+            _ => object::path(&subject, &resource),
+        };
+        if matches!(method, Method::PATCH | Method::POST) {
+            uri.push_str(&format!("?fieldManager=switchyard-{}", self.holder));
+        }
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{query}", object::path(&subject, &resource)))
+            .uri(uri)
             .header(header::CONTENT_TYPE, content)
             .header(header::ACCEPT, "application/json")
             .body(Body::from(body.into_bytes()))
@@ -307,9 +415,25 @@ impl Claim {
     }
 }
 
-/// How long the holder has the Lease by the server's clock. None when its term is over. A Lease whose age nobody can tell is
-/// held for its whole term.
+/// Where an annotation stands, as a JSON pointer (RFC 6901).
+fn annotation(key: &str) -> String {
+    format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+fn set(key: &str, value: &impl ToString) -> Value {
+    json!({"op": "add", "path": annotation(key), "value": value.to_string()})
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
+
+/// How long the holder has the Lease by the server's clock. None when its term is over, or nobody has it. A Lease whose age nobody
+/// can tell is held for its whole term.
 fn left(lease: &Lease, date: Option<SystemTime>) -> Option<Duration> {
+    if lease.spec.holder_identity.is_empty() {
+        return None;
+    }
     let term = Duration::from_secs(lease.spec.lease_duration_seconds.max(1));
     let written =
         lease.metadata.managed_fields.iter().filter(|entry| entry.manager.ends_with(&lease.spec.holder_identity));
@@ -322,8 +446,10 @@ fn left(lease: &Lease, date: Option<SystemTime>) -> Option<Duration> {
 
 impl From<Lease> for Taken {
     fn from(lease: Lease) -> Self {
-        let Metadata { uid, resource_version, .. } = lease.metadata.common;
-        Self { uid, resource_version }
+        let Metadata { uid, resource_version, annotations, .. } = lease.metadata.common;
+        let kinds = annotations.get(KINDS).map(|kinds| Kinds::parse(kinds)).unwrap_or_default();
+        let before = annotations.get(RUN_BEFORE).and_then(|run| LastRun::parse(run)).map(Box::new);
+        Self { uid, resource_version, kinds, before }
     }
 }
 

@@ -180,7 +180,7 @@ async fn carry_out_within(
         });
     }
     let limits = plan.clusters.iter().map(|_| Limit::Fixed(bound)).collect();
-    run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async {}).await;
+    run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async |_| {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
     (tell(journal.read_all()).await, started)

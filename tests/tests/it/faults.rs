@@ -17,6 +17,7 @@ mod ownership;
 mod plugins;
 mod private;
 mod reasons;
+mod record;
 mod removal;
 mod requests;
 mod runs;

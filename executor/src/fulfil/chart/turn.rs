@@ -18,7 +18,7 @@ use super::{Charts, Key};
 use crate::{
     cluster::{
         Cluster,
-        lease::{self, Claim, RENEWAL, Taken},
+        lease::{self, Claim, Leave, RENEWAL, Taken},
     },
     failure::{Failure, Reason},
     locks::Locking,
@@ -72,6 +72,7 @@ async fn lock(
         name: format!("switchyard-chart-{}", &hex::encode(Sha256::digest(chart))[..16]),
         purpose: format!("one at a time works on chart {chart}"),
         holder: Uuid::new_v4().to_string(),
+        record: None,
         left_behind: locking.left_behind.clone(),
     };
     let taken = loop {
@@ -102,7 +103,7 @@ async fn keep(claim: Claim, cluster: Arc<Cluster>, mut taken: Taken, end: Cancel
             Err(error) => tracing::warn!(cluster = cluster.name, ?error, "the Lease of a chart could not be renewed"),
         }
     }
-    if let Err(error) = claim.release(&cluster, Some(taken), Instant::now() + PATIENCE).await {
+    if let Err(error) = claim.release(&cluster, Some(taken), Leave::AllGone, Instant::now() + PATIENCE).await {
         tracing::warn!(
             cluster = cluster.name,
             ?error,

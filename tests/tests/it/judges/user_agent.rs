@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, convert::Infallible, time::Duration};
 
 use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use switchyard_proto::v1::{AdapterProtocol, PlanRequest, RunOptions, Verdict};
+use switchyard_proto::v1::{AdapterProtocol, Operation, PlanRequest, RunOptions, Verdict};
 use switchyard_tests::{adapter, client, sandbox::audit};
 use tokio::sync::mpsc;
 
@@ -25,18 +25,22 @@ async fn every_request_to_an_api_server_names_the_program_and_the_run() {
     let options = Some(RunOptions { wait_until_ready: true, ..RunOptions::default() });
     let request = PlanRequest { options, ..client::deploy(design.text(), &["main"]) };
     let access = vec![client::kubeconfig("main", kubeconfig.to_string())];
-    let outcome = world.run_with(request, access).await;
+    let outcome = world.run_with(request.clone(), access.clone()).await;
     assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:#?}", outcome.summary);
+
+    let down = PlanRequest { operation: Operation::Undeploy.into(), ..request };
+    let removed = world.run_with(down, access).await;
+    assert_eq!(removed.verdict(), Verdict::Succeeded, "{:#?}", removed.summary);
 
     let is_release = |event: &audit::Event| {
         event.user.username == user && event.verb == "delete" && event.is_about("leases", "kube-system")
     };
     world.cluster().audit_has(Duration::from_secs(20), is_release).await.unwrap();
     let asked: Vec<_> = world.cluster().audit().unwrap().into_iter().filter(|it| it.user.username == user).collect();
-    let run = &outcome.summary.run_id;
+    let runs = [outcome, removed].map(|outcome| format!(" run/{}", outcome.summary.run_id));
     for event in &asked {
         assert!(event.user_agent.starts_with("switchyard-executor/"), "{event:?}");
-        assert!(event.user_agent.ends_with(&format!(" run/{run}")), "{event:?}");
+        assert!(runs.iter().any(|run| event.user_agent.ends_with(run)), "{event:?}");
     }
     let verbs: BTreeSet<_> = asked.iter().map(|event| event.verb.as_str()).collect();
     for verb in ["get", "list", "watch", "patch", "delete"] {
