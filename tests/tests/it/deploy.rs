@@ -188,7 +188,7 @@ async fn five_mistakes_are_named_at_once_and_no_cluster_hears_of_them() {
         .config_map("left", "default", &["right"])
         .config_map("right", "default", &["left"])
         .config_map("twin", "default", &[])
-        .config_map("twin", "default", &[])
+        .component("twin", ("v1", "ConfigMap"), &[], "{metadata: {namespace: default}, data: {colour: red}}")
         .component("bare", ("v1", "''"), &[], "{}");
     let text = format!(
         "{}  - displayName: stringy\n    id: 0c0e9bd2-0000-4000-8000-000000000001\n    component: {{version: v1, kind: ConfigMap}}\n    modelReference: {{name: kubernetes}}\n    metadata: {{dependsOn: left}}\n",
