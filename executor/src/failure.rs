@@ -182,6 +182,13 @@ reasons! {
         "Do as helm says; its words are in the message.";
 }
 
+impl Reason {
+    /// Whether it says that the server has too much to do: then fewer requests are sent to it at a time.
+    pub(crate) fn is_overload(self) -> bool {
+        matches!(self, Self::Throttled | Self::ApiUnavailable | Self::Timeout)
+    }
+}
+
 /// What was refused and why. Holds no secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

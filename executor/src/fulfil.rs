@@ -1,8 +1,12 @@
-//! One step's work on one lane, behind one trait, so that the driver knows no kind of work.
+//! One step's work on one target, behind one trait, so that the driver knows no kind of work.
+//!
+//! Carrying out and rehearsing are two implementations of it, and the one that rehearses has nothing that writes.
 
 pub(crate) mod adapter;
+mod carry_out;
 pub(crate) mod chart;
 pub(crate) mod direct;
+mod rehearse;
 
 use std::{future::Future, sync::Arc};
 
@@ -13,55 +17,72 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::{carry_out::CarryOut, rehearse::Rehearse};
 use crate::{
     classify::Verdict,
-    cluster::readiness::Report,
+    cluster::{Cluster, readiness::Report},
     diff::FieldDiff,
     failure::Failure,
-    handover::NotAllowed,
     mask::Secrets,
-    plan::{self, Plan, Work},
-    run::Control,
-    schedule::{Lane, StepIx, UnitOutcome},
+    schedule::{Standing, UnitOutcome},
+    target::{ClusterIx, StepIx, Target},
 };
+
+/// What belongs to one cluster of a plan.
+pub(crate) struct Site {
+    pub(crate) cluster: Arc<Cluster>,
+    /// A kubeconfig for adapters: complete, and with nothing but the one cluster's access in it. Empty where none is called.
+    pub(crate) for_adapters: String,
+    /// A kubeconfig for helm, or why there is none.
+    pub(crate) for_helm: Result<String, String>,
+}
 
 /// One attempt that is to be made.
 pub(crate) struct Order {
     pub(crate) step: StepIx,
-    pub(crate) lane: Lane,
+    pub(crate) target: Target,
     /// From 1.
     pub(crate) attempt: u32,
     /// When the first attempt began, if one since then may have been carried out though its answer was lost.
     pub(crate) lost_since: Option<Instant>,
     /// When an answer should be there at the latest.
     pub(crate) answer_by: Instant,
-    /// End of the step's time on this lane.
+    /// End of the step's time on this target.
     pub(crate) deadline: Instant,
-    /// Steps which had to end before this one and did not succeed here; whether they failed for certain.
-    pub(crate) without: Vec<(StepIx, bool)>,
+    /// Steps which had to end before this one and did not succeed here.
+    pub(crate) without: Vec<(StepIx, Standing)>,
     pub(crate) progress: Progress,
     /// Interrupts waits, never writes (D23).
     pub(crate) stop: CancellationToken,
+}
+
+/// What an attempt says while it goes on.
+#[derive(Debug)]
+pub(crate) enum Sign {
+    /// Its write is done.
+    Written { step: StepIx, target: Target },
+    /// How far what it waits for is.
+    Waiting { step: StepIx, target: Target, ready: Ready },
 }
 
 /// Tells the driver how an attempt gets on.
 #[derive(Clone)]
 pub(crate) struct Progress {
     pub(crate) step: StepIx,
-    pub(crate) lane: Lane,
-    pub(crate) control: mpsc::Sender<Control>,
+    pub(crate) target: Target,
+    pub(crate) signs: mpsc::Sender<Sign>,
 }
 
 impl Progress {
     /// The write is done and what follows is waiting: its place among the writes in flight is free.
     pub(crate) fn written(&self) {
         // If the driver has no room for this, the place is free a little later, which harms nobody.
-        self.control.try_send(Control::Written { step: self.step, lane: self.lane }).ok();
+        self.signs.try_send(Sign::Written { step: self.step, target: self.target }).ok();
     }
 
     /// What is waited for meanwhile, and how far that is.
     pub(crate) fn waiting(&self, ready: Ready) {
-        self.control.try_send(Control::Waiting { step: self.step, lane: self.lane, ready }).ok();
+        self.signs.try_send(Sign::Waiting { step: self.step, target: self.target, ready }).ok();
     }
 }
 
@@ -79,11 +100,11 @@ pub(crate) struct Attempt {
 
 /// What one cluster was seen to hold.
 pub(crate) struct Checked {
-    pub(crate) lane: Lane,
+    pub(crate) cluster: ClusterIx,
     pub(crate) outcome: UnitOutcome,
     pub(crate) change: Option<v1::Change>,
     pub(crate) failure: Option<Failure>,
-    pub(crate) object: Option<v1::ObjectRef>,
+    pub(crate) object: Option<ObjectId>,
     pub(crate) readiness: Option<Ready>,
 }
 
@@ -105,7 +126,7 @@ pub(crate) struct Done {
     /// Unspecified when nobody can tell.
     pub(crate) change: v1::Change,
     /// None when the component is no object.
-    pub(crate) object: Option<v1::ObjectRef>,
+    pub(crate) object: Option<ObjectId>,
     /// In a dry run: what would change.
     pub(crate) diff: Vec<FieldDiff>,
     /// How many fields would change beside those.
@@ -116,6 +137,32 @@ pub(crate) struct Done {
     pub(crate) readiness: Option<Ready>,
     /// The design that the object belongs to, where it was left as it is (L1).
     pub(crate) shared_with: Option<Box<str>>,
+}
+
+impl Done {
+    /// Success of which no more is known.
+    pub(crate) fn new(change: v1::Change, object: Option<ObjectId>) -> Self {
+        Self {
+            change,
+            object,
+            diff: Vec::new(),
+            diff_left_out: 0,
+            altered: Vec::new(),
+            readiness: None,
+            shared_with: None,
+        }
+    }
+}
+
+/// An object as it was found or left. What is not known is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObjectId {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
 }
 
 /// What a wait until an object is ready came to.
@@ -138,8 +185,41 @@ impl Ready {
     }
 }
 
+/// What was done about the chart that a unit needs on one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    pub(crate) cluster: ClusterIx,
+    /// The namespace that the chart is for.
+    pub(crate) namespace: String,
+    /// Its release; empty where there is none.
+    pub(crate) release: String,
+    pub(crate) result: Result<NeedDone, NeedFailed>,
+}
+
+/// What was needed is there, or no longer is.
+#[derive(Clone, Debug)]
+pub(crate) struct NeedDone {
+    pub(crate) change: v1::Change,
+    pub(crate) note: String,
+}
+
+/// It was not seen to.
+#[derive(Clone, Debug)]
+pub(crate) struct NeedFailed {
+    pub(crate) outcome: UnitOutcome,
+    pub(crate) failure: Failure,
+}
+
+impl Need {
+    /// One of which nothing more is known.
+    pub(crate) fn failed(cluster: ClusterIx, outcome: UnitOutcome, failure: Failure) -> Self {
+        let result = Err(NeedFailed { outcome, failure });
+        Self { cluster, namespace: String::new(), release: String::new(), result }
+    }
+}
+
 /// What was done about what a unit needs, one entry a cluster.
-pub(crate) type Needs = Vec<v1::PrerequisiteResult>;
+pub(crate) type Needs = Vec<Need>;
 
 /// Carries attempts out, and sees to what they need.
 pub(crate) trait Fulfil: Send + Sync + 'static {
@@ -147,7 +227,7 @@ pub(crate) trait Fulfil: Send + Sync + 'static {
     fn prepare(
         self: Arc<Self>,
         step: StepIx,
-        lane: Lane,
+        target: Target,
         stop: CancellationToken,
     ) -> impl Future<Output = Needs> + Send + 'static;
 
@@ -156,47 +236,4 @@ pub(crate) trait Fulfil: Send + Sync + 'static {
 
     /// Sees to what a unit that succeeded no longer needs.
     fn clear_up(self: Arc<Self>, progress: Progress) -> impl Future<Output = Needs> + Send + 'static;
-}
-
-/// Gives each attempt to whoever carries out its kind of work.
-///
-/// An attempt is copied a few times on its way to where it runs. What is seldom needed lies in boxes, so that what most attempts
-/// are, one PATCH, stays small.
-pub(crate) struct ByWork {
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) direct: direct::Direct,
-    pub(crate) adapter: adapter::ByAdapter,
-    pub(crate) charts: chart::Charts,
-    /// In a dry run: adapters that a run would not be allowed to call.
-    pub(crate) not_allowed: Vec<NotAllowed>,
-}
-
-impl ByWork {
-    /// Asks the clusters what they would say to the object that an adapter is asked for.
-    async fn rehearse(&self, adapter: &plan::Adapter, order: &Order) -> Attempt {
-        let mut attempt = self.direct.rehearse_for_adapter(adapter, order).await;
-        let address = crate::adapter::address(&adapter.host, adapter.port.into());
-        let not_allowed = self.not_allowed.iter().find(|not_allowed| not_allowed.address == address);
-        attempt.warnings.extend(not_allowed.map(|it| format!("the run would be refused: {it}")));
-        attempt
-    }
-}
-
-impl Fulfil for ByWork {
-    async fn prepare(self: Arc<Self>, step: StepIx, lane: Lane, stop: CancellationToken) -> Needs {
-        self.charts.prepare(step, lane, &stop).await
-    }
-
-    async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
-        match &self.plan.steps[order.step.0 as usize].work {
-            Work::Direct(direct) => self.direct.carry_out(direct, &order).await,
-            // A dry run asks the API servers what they would say to the object; adapters are not called (S22).
-            Work::Adapter(adapter) if self.plan.dry_run => Box::pin(self.rehearse(adapter, &order)).await,
-            Work::Adapter(adapter) => Box::pin(self.adapter.carry_out(adapter, &order)).await,
-        }
-    }
-
-    async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
-        Box::pin(self.charts.clear_up(&progress)).await
-    }
 }

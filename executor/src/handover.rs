@@ -9,6 +9,7 @@ use crate::{
     adapter::{self, allow::AddressPattern},
     cluster::access::Source,
     plan::{Plan, Work},
+    target::Clusters,
 };
 
 /// An adapter that would be handed credentials of the executor's own, and that the installation does not name.
@@ -32,8 +33,8 @@ impl fmt::Display for NotAllowed {
     }
 }
 
-/// The adapters of a plan that may not be called. `sources` are the ways to its clusters, in the plan's order.
-pub(crate) fn not_allowed(plan: &Plan, sources: &[Source], allowed: &[AddressPattern]) -> Vec<NotAllowed> {
+/// The adapters of a plan that may not be called. `sources` are the ways to its clusters.
+pub(crate) fn not_allowed(plan: &Plan, sources: &Clusters<Source>, allowed: &[AddressPattern]) -> Vec<NotAllowed> {
     let mut found = BTreeMap::<String, BTreeSet<&str>>::new();
     for step in &plan.steps {
         // A dry run keeps addresses that cannot be dialled, with port 0.
@@ -41,9 +42,8 @@ pub(crate) fn not_allowed(plan: &Plan, sources: &[Source], allowed: &[AddressPat
         if work.port == 0 || allowed.iter().any(|pattern| pattern.matches(&work.host, work.port)) {
             continue;
         }
-        let lanes = work.clusters.iter().map(|lane| usize::from(lane.0));
-        let own = lanes.filter(|&lane| !matches!(sources[lane], Source::Kubeconfig(_)));
-        let own: BTreeSet<_> = own.map(|lane| plan.clusters[lane].as_str()).collect();
+        let own = work.clusters.iter().filter(|&&cluster| !matches!(sources[cluster], Source::Kubeconfig(_)));
+        let own: BTreeSet<_> = own.map(|&cluster| plan.clusters[cluster].as_str()).collect();
         if !own.is_empty() {
             found.entry(adapter::address(&work.host, work.port.into())).or_default().extend(own);
         }

@@ -27,11 +27,8 @@ use crate::{
     cluster::access::Source,
     plan::{Adapter, Direct, Head, Options, Plan, Step, Work},
     report,
-    schedule::{Lane, StepIx},
+    target::{AdapterIx, Adapters, ClusterIx, Clusters, MAX_TARGETS, StepIx, Steps},
 };
-
-/// Most clusters and addresses of adapters together: as many as a lane's number can tell apart.
-const MAX_LANES: usize = u16::MAX as usize;
 
 /// How many unknown fields of a part are named in a refusal.
 const MAX_UNKNOWN_NAMED: usize = 20;
@@ -69,8 +66,7 @@ pub(crate) enum Error {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) plan: Plan,
-    /// One a cluster, in the plan's order.
-    pub(crate) access: Vec<Source>,
+    pub(crate) access: Clusters<Source>,
     /// What the caller calls it; empty if it said nothing.
     pub(crate) start: v1::Start,
     /// The plan's header, for those who ask for it later.
@@ -86,37 +82,36 @@ pub(crate) struct Intake {
     has_begun: bool,
     start: v1::Start,
     header: Option<(v1::PlanHeader, PlanDigest)>,
-    /// The lanes of the plan's clusters, by name.
-    clusters: HashMap<String, Lane>,
-    steps: Vec<Step>,
+    /// The plan's clusters, by name.
+    clusters: HashMap<String, ClusterIx>,
+    steps: Steps<Step>,
     positions: HashMap<String, StepIx>,
     access: BTreeMap<String, Source>,
     access_bytes: usize,
-    adapters: Adapters,
+    adapters: Addresses,
 }
 
-/// Addresses of the adapters, in order of their lanes.
+/// Addresses of the adapters.
 #[derive(Default)]
-struct Adapters {
-    addresses: Vec<String>,
-    positions: HashMap<String, usize>,
+struct Addresses {
+    addresses: Adapters<String>,
+    positions: HashMap<String, AdapterIx>,
 }
 
-impl Adapters {
-    /// The address's lane, behind those of so many clusters.
-    fn lane(&mut self, address: String, clusters: usize) -> Result<Lane, Error> {
+impl Addresses {
+    /// The position of an address, beside so many clusters.
+    fn position(&mut self, address: String, clusters: usize) -> Result<AdapterIx, Error> {
         let Self { addresses, positions } = self;
-        let position = *positions.entry(address).or_insert_with_key(|address| {
-            addresses.push(address.clone());
-            addresses.len() - 1
-        });
-        match clusters + position {
-            lane if lane < MAX_LANES => Ok(Lane(lane as u16)),
-            _ => {
-                let what = format!("its clusters and its adapters' addresses are more than {MAX_LANES} together");
-                Err(Error::TooLarge(what))
-            }
+        if let Some(&known) = positions.get(&address) {
+            return Ok(known);
         }
+        if clusters + addresses.len() >= MAX_TARGETS {
+            let what = format!("its clusters and its adapters' addresses are more than {MAX_TARGETS} together");
+            return Err(Error::TooLarge(what));
+        }
+        let position = addresses.push_and_get_key(address.clone());
+        positions.insert(address, position);
+        Ok(position)
     }
 }
 
@@ -152,11 +147,11 @@ impl Intake {
             start: v1::Start::default(),
             header: None,
             clusters: HashMap::new(),
-            steps: Vec::new(),
+            steps: Steps::new(),
             positions: HashMap::new(),
             access: BTreeMap::new(),
             access_bytes: 0,
-            adapters: Adapters::default(),
+            adapters: Addresses::default(),
         }
     }
 
@@ -227,8 +222,8 @@ impl Intake {
             return invalid("header.clusters", "no cluster is selected; select at least one");
         }
         bounds::check_header(&header)?;
-        let lanes = header.clusters.iter().enumerate().map(|(position, name)| (name.clone(), Lane(position as u16)));
-        self.clusters = lanes.collect();
+        let positions = header.clusters.iter().enumerate();
+        self.clusters = positions.map(|(position, name)| (name.clone(), ClusterIx::from(position))).collect();
         if self.clusters.len() != header.clusters.len() || self.clusters.contains_key("") {
             return invalid("header.clusters", "cluster names must be unique and not empty");
         }
@@ -256,7 +251,7 @@ impl Intake {
             Some(bytes) => digest.encoded_step(bytes),
             None => _ = digest.step(&step),
         }
-        let position = StepIx(self.steps.len() as u32);
+        let position = self.steps.next_key();
         if step.id.is_empty() || self.positions.insert(step.id.clone(), position).is_some() {
             return invalid(
                 format!("{field}.id"),
@@ -291,7 +286,7 @@ impl Intake {
                 Work::Adapter(adapter(header.dry_run, &self.clusters, &mut self.adapters, route, &field)?)
             }
         };
-        let before = |ix: &StepIx| bounds::lanes(&self.steps[ix.0 as usize].work);
+        let before = |ix: &StepIx| bounds::clusters(&self.steps[*ix].work);
         self.share.take(bounds::held_for_order(&work, depends_on.len(), runs_after.iter().map(before)))?;
         self.steps.push(Step {
             id: step.id,
@@ -356,7 +351,7 @@ impl Intake {
             operation,
             dry_run: header.dry_run,
             design: header.design.unwrap_or_default(),
-            clusters: header.clusters,
+            clusters: header.clusters.into(),
             adapters: std::mem::take(&mut self.adapters.addresses),
             options: options(header.options.unwrap_or_default())?,
             steps: std::mem::take(&mut self.steps),
@@ -395,30 +390,30 @@ fn stray_access<T>(name: &str) -> Result<T, Error> {
     invalid("cluster.name", format!("access to `{name}`, which the plan does not select"))
 }
 
-fn lanes(clusters: &HashMap<String, Lane>, named: &[String], field: &str) -> Result<Vec<Lane>, Error> {
-    let mut lanes = BTreeSet::new();
-    for name in named {
+fn named(clusters: &HashMap<String, ClusterIx>, names: &[String], field: &str) -> Result<Vec<ClusterIx>, Error> {
+    let mut found = BTreeSet::new();
+    for name in names {
         match clusters.get(name) {
-            Some(lane) => lanes.insert(*lane),
+            Some(cluster) => found.insert(*cluster),
             None => return invalid(format!("{field}.clusters"), format!("`{name}` is not one of the plan's clusters")),
         };
     }
-    if lanes.is_empty() {
+    if found.is_empty() {
         return invalid(format!("{field}.clusters"), "the step names no cluster");
     }
-    Ok(lanes.into_iter().collect())
+    Ok(found.into_iter().collect())
 }
 
 fn adapter(
     dry_run: bool,
-    all_clusters: &HashMap<String, Lane>,
-    adapters: &mut Adapters,
+    all_clusters: &HashMap<String, ClusterIx>,
+    adapters: &mut Addresses,
     route: v1::AdapterRoute,
     field: &str,
 ) -> Result<Adapter, Error> {
     let field = format!("{field}.adapter");
     let protocol = known(route.protocol, &format!("{field}.protocol"))?;
-    let clusters = lanes(all_clusters, &route.clusters, &field)?;
+    let clusters = named(all_clusters, &route.clusters, &field)?;
     let declared = bounds::declaration(&route.declaration)
         .or_else(|_| invalid(format!("{field}.declaration"), "the declaration is not JSON"))?;
     let address = crate::adapter::address(&route.host, route.port);
@@ -434,7 +429,7 @@ fn adapter(
         host: route.host,
         port,
         protocol,
-        lane: adapters.lane(address, all_clusters.len())?,
+        address: adapters.position(address, all_clusters.len())?,
         object: object(declared, &clusters),
         clusters,
         declaration: route.declaration,
@@ -442,7 +437,7 @@ fn adapter(
 }
 
 /// The object that a declared component is, if it is one (D10 as far as it concerns names).
-fn object(mut declared: serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
+fn object(mut declared: serde_json::Value, clusters: &[ClusterIx]) -> Option<Direct> {
     let (name, kind, api_version) = oam::identity(&declared);
     let [name, kind, api_version] = [name, kind, api_version].map(str::to_owned);
     if kind.is_empty() || api_version.is_empty() || name.is_empty() {
@@ -459,7 +454,7 @@ fn object(mut declared: serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
     let manifest = serde_json::Value::from(object).to_string();
     let head = serde_json::from_str(&manifest).ok()?;
     Some(Direct {
-        lanes: lanes.to_vec(),
+        clusters: clusters.to_vec(),
         manifest: Bytes::from(manifest),
         head,
         kind_by: None,
@@ -468,9 +463,9 @@ fn object(mut declared: serde_json::Value, lanes: &[Lane]) -> Option<Direct> {
     })
 }
 
-fn direct(clusters: &HashMap<String, Lane>, route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
+fn direct(clusters: &HashMap<String, ClusterIx>, route: v1::DirectRoute, field: &str) -> Result<Direct, Error> {
     let field = format!("{field}.direct");
-    let lanes = lanes(clusters, &route.clusters, &field)?;
+    let clusters = named(clusters, &route.clusters, &field)?;
     // serde's text can quote values, so only the place is passed on.
     let head: Head = serde_json::from_str(&route.manifest).or_else(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
@@ -487,7 +482,7 @@ fn direct(clusters: &HashMap<String, Lane>, route: v1::DirectRoute, field: &str)
         }
     }
     Ok(Direct {
-        lanes,
+        clusters,
         manifest: Bytes::from(route.manifest),
         head,
         kind_by: None,

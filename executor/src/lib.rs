@@ -34,6 +34,7 @@ mod schedule;
 mod service;
 mod session;
 mod story;
+mod target;
 mod together;
 mod user_agent;
 

@@ -12,7 +12,7 @@ use switchyard_service::{
     metrics::{METER, SECONDS},
 };
 
-use crate::{attributes, run::Finished};
+use crate::{attributes, report::Finished};
 
 struct Instruments {
     active: UpDownCounter<i64>,

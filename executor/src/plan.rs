@@ -8,7 +8,8 @@ use switchyard_proto::v1;
 
 use crate::{
     cluster::{definition, lease::Kinds},
-    schedule::{Lane, StepIx},
+    schedule::Mode,
+    target::{AdapterIx, Adapters, ClusterIx, Clusters, StepIx, Steps, Target, Targets},
 };
 
 /// A verified plan.
@@ -18,12 +19,12 @@ pub(crate) struct Plan {
     pub(crate) operation: v1::Operation,
     pub(crate) dry_run: bool,
     pub(crate) design: v1::DesignRef,
-    /// Names of the clusters; a cluster's position is its lane.
-    pub(crate) clusters: Vec<String>,
-    /// Addresses of the adapters; their lanes come after those of the clusters.
-    pub(crate) adapters: Vec<String>,
+    /// Names of the clusters.
+    pub(crate) clusters: Clusters<String>,
+    /// Addresses of the adapters.
+    pub(crate) adapters: Adapters<String>,
     pub(crate) options: Options,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Steps<Step>,
     /// Of the Plan call; empty when that was not traced.
     pub(crate) traceparent: String,
 }
@@ -76,9 +77,8 @@ pub(crate) struct Adapter {
     /// The component in the design's own shape, as JSON.
     pub(crate) declaration: String,
     /// The clusters that the adapter is to act on.
-    pub(crate) clusters: Vec<Lane>,
-    /// The adapter's own lane, behind those of the clusters.
-    pub(crate) lane: Lane,
+    pub(crate) clusters: Vec<ClusterIx>,
+    pub(crate) address: AdapterIx,
     /// The object that the component is, if it is one: what can be looked at and rehearsed.
     pub(crate) object: Option<Direct>,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Adapter {
 /// An object that the executor applies itself.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) clusters: Vec<ClusterIx>,
     /// The object as JSON, exactly as the plan has it.
     pub(crate) manifest: Bytes,
     pub(crate) head: Head,
@@ -215,8 +215,13 @@ impl Direct {
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Groups and kinds of what is referred to by name.
-const REFERRED_TO: [(&str, &str); 4] =
-    [(RBAC, "Role"), (RBAC, "ClusterRole"), ("", "ServiceAccount"), ("scheduling.k8s.io", "PriorityClass")];
+const REFERRED_TO: [(&str, &str); 5] = [
+    (RBAC, "Role"),
+    (RBAC, "ClusterRole"),
+    ("", "ServiceAccount"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("node.k8s.io", "RuntimeClass"),
+];
 
 /// Time a step may take on one cluster, and through one adapter, unless the plan says otherwise (contract,
 /// `RunOptions.step_timeout`). Adapters install whole meshes, which takes minutes.
@@ -225,19 +230,26 @@ const THROUGH_ADAPTER: Duration = Duration::from_secs(600);
 
 impl Plan {
     /// Where a step is carried out. A dry run calls no adapter and asks the clusters instead.
-    pub(crate) fn lanes<'a>(&self, step: &'a Step) -> &'a [Lane] {
+    pub(crate) fn targets(&self, step: &Step) -> Vec<Target> {
         match &step.work {
-            Work::Direct(direct) => &direct.lanes,
-            Work::Adapter(adapter) if self.dry_run => &adapter.clusters,
-            Work::Adapter(adapter) => std::slice::from_ref(&adapter.lane),
+            Work::Adapter(adapter) if self.mode() == Mode::CarryOut => vec![Target::Adapter(adapter.address)],
+            Work::Direct(Direct { clusters, .. }) | Work::Adapter(Adapter { clusters, .. }) => {
+                clusters.iter().copied().map(Target::Cluster).collect()
+            }
         }
     }
 
+    pub(crate) fn mode(&self) -> Mode {
+        if self.dry_run { Mode::Rehearse } else { Mode::CarryOut }
+    }
+
     /// The clusters that a unit acts on: its own, or those that its adapter is given.
-    pub(crate) fn clusters_of<'a>(&self, step: &'a Step, lane: &'a Lane) -> &'a [Lane] {
-        match &step.work {
-            Work::Adapter(adapter) if adapter.lane == *lane => &adapter.clusters,
-            Work::Direct(_) | Work::Adapter(_) => std::slice::from_ref(lane),
+    pub(crate) fn clusters_of<'a>(&'a self, step: StepIx, target: &'a Target) -> &'a [ClusterIx] {
+        match (target, &self.steps[step].work) {
+            (Target::Cluster(cluster), _) => std::slice::from_ref(cluster),
+            (Target::Adapter(_), Work::Adapter(Adapter { clusters, .. }) | Work::Direct(Direct { clusters, .. })) => {
+                clusters
+            }
         }
     }
 
@@ -246,42 +258,43 @@ impl Plan {
         self.operation != v1::Operation::Undeploy && step.chart.is_some()
     }
 
-    /// Kinds of the objects that the plan has on a cluster, whoever writes them.
-    pub(crate) fn kinds_on(&self, lane: Lane) -> Kinds {
-        let mut kinds = Kinds::default();
-        for object in self.steps.iter().filter_map(Step::object).filter(|object| object.lanes.contains(&lane)) {
-            kinds.insert(&object.head.api_version, &object.head.kind);
-        }
-        kinds
-    }
-
     /// Manifests of the Secrets in the design.
     pub(crate) fn secrets(&self) -> Vec<Bytes> {
         let secrets = self.steps.iter().filter_map(Step::object).filter(|object| object.head.is_secret());
         secrets.map(|object| object.manifest.clone()).collect()
     }
 
-    /// How long a step may take, by lane.
-    pub(crate) fn timeouts(&self) -> Vec<Duration> {
+    /// How long a step may take on each target.
+    pub(crate) fn timeouts(&self) -> Targets<Duration> {
         let of = |default| self.options.step_timeout.unwrap_or(default);
-        let clusters = self.clusters.iter().map(|_| of(ON_CLUSTER));
-        clusters.chain(self.adapters.iter().map(|_| of(THROUGH_ADAPTER))).collect()
+        Targets {
+            clusters: self.clusters.iter().map(|_| of(ON_CLUSTER)).collect(),
+            adapters: self.adapters.iter().map(|_| of(THROUGH_ADAPTER)).collect(),
+        }
     }
 
-    /// What a lane is called.
-    pub(crate) fn target(&self, lane: Lane) -> v1::target_result::Target {
-        let ix = lane.0 as usize;
-        match self.clusters.get(ix) {
-            Some(cluster) => v1::target_result::Target::Cluster(cluster.clone()),
-            None => v1::target_result::Target::AdapterAddress(self.adapters[ix - self.clusters.len()].clone()),
+    /// Kinds of the objects that the plan has on a cluster, whoever writes them.
+    pub(crate) fn kinds_on(&self, cluster: ClusterIx) -> Kinds {
+        let mut kinds = Kinds::default();
+        for object in self.steps.iter().filter_map(Step::object).filter(|object| object.clusters.contains(&cluster)) {
+            kinds.insert(&object.head.api_version, &object.head.kind);
+        }
+        kinds
+    }
+
+    /// What a target is, in words.
+    pub(crate) fn describe(&self, target: Target) -> String {
+        match target {
+            Target::Cluster(cluster) => format!("cluster {}", self.clusters[cluster]),
+            Target::Adapter(adapter) => format!("the adapter at {}", self.adapters[adapter]),
         }
     }
 
     /// Marks the objects whose kind, namespace, role, account or priority the design brings along itself.
     pub(crate) fn mark_what_the_design_brings(&mut self) {
         let objects = || {
-            let steps = self.steps.iter().enumerate();
-            steps.filter_map(|(ix, step)| step.object().map(|object| (StepIx(ix as u32), object)))
+            let steps = self.steps.iter_enumerated();
+            steps.filter_map(|(ix, step)| step.object().map(|object| (ix, object)))
         };
         let kinds: BTreeMap<_, _> = objects().filter_map(|(ix, direct)| Some((direct.defines()?, ix))).collect();
         let namespaces: BTreeMap<_, _> = objects()

@@ -18,13 +18,7 @@ use switchyard_proto::{Kept, v1};
 use switchyard_service::{budget::Budget, status::capped};
 use tokio::sync::mpsc;
 
-use crate::{
-    in_use::InUse,
-    journal::Journal,
-    plan::Plan,
-    report,
-    run::{Control, Finished},
-};
+use crate::{in_use::InUse, journal::Journal, plan::Plan, report, report::Finished, run::Control};
 
 pub(crate) use self::page::page;
 
@@ -175,7 +169,7 @@ impl Runs {
             callers: AtomicUsize::new(0),
             plan_id: plan.id.clone(),
             design: plan.design.clone(),
-            clusters: plan.clusters.clone(),
+            clusters: plan.clusters.raw.clone(),
             servers: if plan.dry_run { Vec::new() } else { servers.to_vec() },
             operation: plan.operation,
             dry_run: plan.dry_run,
@@ -272,11 +266,6 @@ impl Run {
     /// The header of its plan.
     pub(crate) fn header(&self) -> Option<v1::PlanHeader> {
         self.header.message().ok()
-    }
-
-    /// Sender of what is to reach the run.
-    pub(crate) fn control(&self) -> mpsc::Sender<Control> {
-        self.control.clone()
     }
 
     /// Asks the run to start nothing more. Harmless when it has ended.

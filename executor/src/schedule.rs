@@ -3,13 +3,16 @@
 //! Pure: no async, no I/O, no clock. The driver (`run`) performs the commands and turns what happens into the next event;
 //! it decides nothing, and nothing here performs anything.
 //!
-//! A step has one *unit* a lane. A *lane* is what has an in-flight bound of its own: a cluster, or an adapter's address.
+//! A step has one *unit* a target. A target's *lane* is its bound of writes in flight, and what waits for a place there.
 //! Declared dependencies hold between steps, because a step that fails on one cluster has failed (S7, S14). Order that
 //! nobody declared holds between units, so clusters do not wait for one another (D6). Among units that may start, the one
 //! with the longest chain behind it goes first, because that chain bounds the length of the run.
 //!
 //! A unit of a step that needs something is *prepared* before it is ready: when nothing holds it back any more, whatever it
 //! needs is seen to, outside of its lane's bound and of the step's time. How that ended is no matter of the schedule (S13).
+//!
+//! A rehearsal withholds nothing: it tries what comes behind a failing step too, after it, and says what the failure would
+//! have held back (D20).
 
 use std::{
     cmp::Reverse,
@@ -17,19 +20,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Position of a step in the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StepIx(pub(crate) u32);
+use crate::target::{StepIx, Steps, Target, Targets};
 
-/// Number of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Lane(pub(crate) u16);
+/// The kind of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// What depends on a step that did not succeed is withheld.
+    CarryOut,
+    /// Nothing is withheld (D20).
+    Rehearse,
+}
 
 /// One step of one plan, as far as order is concerned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     /// Where the step is carried out; at least one, no repeats.
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) targets: Vec<Target>,
     /// Steps that must succeed first; each comes earlier in the plan.
     pub(crate) depends_on: Vec<StepIx>,
     /// Steps that must end first, whatever their outcome; each comes earlier in the plan.
@@ -44,15 +50,15 @@ pub(crate) enum Event {
     /// The run begins. First, once.
     Begin,
     /// A preparation ended, well or badly.
-    Prepared { step: StepIx, lane: Lane },
+    Prepared { step: StepIx, target: Target },
     /// An attempt no longer holds its place among the writes in flight, though it goes on (it waits for something).
-    Written { step: StepIx, lane: Lane },
+    Written { step: StepIx, target: Target },
     /// An attempt ended.
-    Ended { step: StepIx, lane: Lane, end: End },
+    Ended { step: StepIx, target: Target, end: End },
     /// A pause is over.
-    Woken { step: StepIx, lane: Lane },
-    /// The in-flight bound of a lane changed. At least one is always permitted.
-    Limit { lane: Lane, limit: usize },
+    Woken { step: StepIx, target: Target },
+    /// The in-flight bound of a target changed. At least one is always permitted.
+    Limit { target: Target, limit: usize },
     /// No new attempt may start. Attempts in flight end and count; preparations are to be cut short.
     Cancel,
 }
@@ -88,16 +94,17 @@ pub(crate) struct Patience {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// See to what the unit needs. Once a unit, before its first attempt.
-    Prepare { step: StepIx, lane: Lane },
+    Prepare { step: StepIx, target: Target },
     /// Begin an attempt. It should have its answer by `answer_by`, which leaves time to find out what became of an answer
-    /// that was lost, if there is any; `deadline` is the end of the step's time on this lane.
-    Start { step: StepIx, lane: Lane, attempt: u32, answer_by: Instant, deadline: Instant },
+    /// that was lost, if there is any; `deadline` is the end of the step's time on this target.
+    Start { step: StepIx, target: Target, attempt: u32, answer_by: Instant, deadline: Instant },
     /// Wake the unit at `until`.
-    Pause { step: StepIx, lane: Lane, until: Instant },
+    Pause { step: StepIx, target: Target, until: Instant },
     /// The unit has come to its end: report it.
-    Conclude { step: StepIx, lane: Lane, outcome: UnitOutcome },
-    /// The step has come to its end: report it. Once a step.
-    Settle { step: StepIx, ending: Ending },
+    Conclude { step: StepIx, target: Target, outcome: UnitOutcome },
+    /// The step has come to its end: report it. Once a step. `would_be_withheld` is for rehearsals: what would have held the
+    /// step back.
+    Settle { step: StepIx, ending: Ending, would_be_withheld: Option<Hold> },
     /// Every step has been settled. Once, last.
     Finish,
 }
@@ -118,12 +125,40 @@ pub(crate) enum Ending {
     Succeeded,
     Failed,
     Indeterminate,
-    /// Not attempted: `by` is the direct dependency that did not succeed, `root` the step at the start of the chain (S11).
-    Withheld {
-        by: StepIx,
-        root: StepIx,
-    },
+    /// Not attempted (S11).
+    Withheld(Hold),
     Cancelled,
+}
+
+/// What holds a step back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The direct dependency that did not succeed.
+    pub(crate) by: StepIx,
+    /// The step at the start of the chain.
+    pub(crate) root: StepIx,
+}
+
+/// How a step that comes before another one has come out on a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It succeeded, or is none of this target's.
+    Sound,
+    Failed,
+    /// It was not attempted, or nobody can tell.
+    Missing,
+}
+
+impl From<UnitOutcome> for Ending {
+    /// Of the worst of a step's units.
+    fn from(worst: UnitOutcome) -> Self {
+        match worst {
+            UnitOutcome::Succeeded => Self::Succeeded,
+            UnitOutcome::Cancelled => Self::Cancelled,
+            UnitOutcome::Indeterminate => Self::Indeterminate,
+            UnitOutcome::Failed => Self::Failed,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,15 +166,18 @@ enum UnitState {
     Blocked,
     Preparing,
     Ready,
-    Running { in_flight: bool },
+    Running {
+        in_flight: bool,
+    },
     Pausing,
-    Ended,
+    /// With an outcome, unless the step was not attempted.
+    Ended(Option<UnitOutcome>),
 }
 
 #[derive(Debug)]
 struct Unit {
     step: StepIx,
-    lane: Lane,
+    target: Target,
     state: UnitState,
     /// Units that must end before this one may start.
     waits: u32,
@@ -165,8 +203,13 @@ struct Row {
 #[derive(Debug)]
 struct Step {
     units: std::ops::Range<u32>,
-    /// Dependencies that have not succeeded yet.
+    /// Dependencies that have not succeeded yet. None in a rehearsal.
     waits: u32,
+    /// In a rehearsal: dependencies, in the plan's order, and how many of them have not been settled yet. Only then is it known
+    /// what would have held the step back.
+    depends_on: Box<[StepIx]>,
+    unsettled: u32,
+    would_be_withheld: Option<Hold>,
     /// Units that have not ended yet.
     open: u32,
     is_prepared: bool,
@@ -179,7 +222,7 @@ struct Step {
 }
 
 #[derive(Debug)]
-struct LaneState {
+struct Lane {
     limit: usize,
     in_flight: usize,
     /// Those that were tried before come first, so that none is given up behind others while its time goes by; then those with the
@@ -190,28 +233,29 @@ struct LaneState {
 /// A run, as far as order and outcomes are concerned.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    steps: Vec<Step>,
+    mode: Mode,
+    steps: Steps<Step>,
     units: Vec<Unit>,
-    lanes: Vec<LaneState>,
-    timeouts: Vec<Duration>,
+    lanes: Targets<Lane>,
+    timeouts: Targets<Duration>,
     unsettled: usize,
     cancelled: bool,
     finished: bool,
 }
 
 impl Schedule {
-    /// A schedule of `nodes` in an order that respects their edges. `limits` and `timeouts` have one entry a lane: writes in
-    /// flight, and how long a unit may take from its first start to its end.
-    pub(crate) fn new(nodes: &[Node], limits: &[usize], timeouts: &[Duration]) -> Self {
-        let mut units = Vec::with_capacity(nodes.iter().map(|node| node.lanes.len()).sum());
-        let mut steps: Vec<Step> = Vec::with_capacity(nodes.len());
-        for (ix, node) in nodes.iter().enumerate() {
-            let step = StepIx(ix as u32);
+    /// A schedule of `nodes` in an order that respects their edges. `limits` are the writes in flight of each target, `timeouts`
+    /// how long a unit may take there from its first start to its end.
+    pub(crate) fn new(mode: Mode, nodes: &[Node], limits: &Targets<usize>, timeouts: Targets<Duration>) -> Self {
+        let mut units = Vec::with_capacity(nodes.iter().map(|node| node.targets.len()).sum());
+        let mut steps: Steps<Step> = Steps::with_capacity(nodes.len());
+        for node in nodes {
+            let step = steps.next_key();
             let first = units.len() as u32;
-            for &lane in &node.lanes {
+            for &target in &node.targets {
                 units.push(Unit {
                     step,
-                    lane,
+                    target,
                     state: UnitState::Blocked,
                     waits: 0,
                     attempts: 0,
@@ -223,18 +267,25 @@ impl Schedule {
                 });
             }
             let range = first..units.len() as u32;
-            for &earlier in &node.runs_after {
+            let (waits, rehearsed) = match mode {
+                Mode::CarryOut => (node.depends_on.len(), &[][..]),
+                Mode::Rehearse => (0, &node.depends_on[..]),
+            };
+            for &earlier in rehearsed.iter().chain(&node.runs_after) {
                 debug_assert!(earlier < step, "steps come in an order that respects their edges");
-                Self::follow(&mut units, steps[earlier.0 as usize].units.clone(), range.clone());
+                Self::follow(&mut units, steps[earlier].units.clone(), range.clone());
             }
             for &earlier in &node.depends_on {
                 debug_assert!(earlier < step, "steps come in an order that respects their edges");
-                steps[earlier.0 as usize].dependents.push(step);
+                steps[earlier].dependents.push(step);
             }
             steps.push(Step {
                 open: range.len() as u32,
                 units: range,
-                waits: node.depends_on.len() as u32,
+                waits: waits as u32,
+                depends_on: rehearsed.into(),
+                unsettled: rehearsed.len() as u32,
+                would_be_withheld: None,
                 is_prepared: node.is_prepared,
                 worst: UnitOutcome::Succeeded,
                 ending: None,
@@ -243,32 +294,21 @@ impl Schedule {
             });
         }
         for (ix, node) in nodes.iter().enumerate().rev() {
-            let height = steps[ix].height + 1;
+            let height = steps[StepIx::from(ix)].height + 1;
             for earlier in node.depends_on.iter().chain(&node.runs_after) {
-                let earlier = &mut steps[earlier.0 as usize];
+                let earlier = &mut steps[*earlier];
                 earlier.height = earlier.height.max(height);
             }
         }
-        let lanes = limits
-            .iter()
-            .map(|&limit| LaneState { limit: limit.max(1), in_flight: 0, ready: BinaryHeap::new() })
-            .collect();
-        Self {
-            unsettled: steps.len(),
-            steps,
-            units,
-            lanes,
-            timeouts: timeouts.to_vec(),
-            cancelled: false,
-            finished: false,
-        }
+        let lanes = limits.map(|&limit| Lane { limit: limit.max(1), in_flight: 0, ready: BinaryHeap::new() });
+        Self { mode, unsettled: steps.len(), steps, units, lanes, timeouts, cancelled: false, finished: false }
     }
 
-    /// Makes the later units wait for the earlier ones: lane by lane where both have the lane, else for all of them.
+    /// Makes the later units wait for the earlier ones: target by target where both have the target, else for all of them.
     fn follow(units: &mut [Unit], earlier: std::ops::Range<u32>, later: std::ops::Range<u32>) {
         for follower in later {
-            let lane = units[follower as usize].lane;
-            let same = earlier.clone().find(|&unit| units[unit as usize].lane == lane);
+            let target = units[follower as usize].target;
+            let same = earlier.clone().find(|&unit| units[unit as usize].target == target);
             let awaited = same.map_or(earlier.clone(), |unit| unit..unit + 1);
             for unit in awaited {
                 units[unit as usize].followers.push(follower);
@@ -287,25 +327,25 @@ impl Schedule {
                     self.make_ready(unit, &mut commands);
                 }
             }
-            Event::Prepared { step, lane } => {
-                let unit = self.unit(step, lane);
+            Event::Prepared { step, target } => {
+                let unit = self.unit(step, target);
                 self.prepared(unit, &mut commands);
             }
-            Event::Written { step, lane } => {
-                let unit = self.unit(step, lane);
+            Event::Written { step, target } => {
+                let unit = self.unit(step, target);
                 self.leave_flight(unit);
             }
-            Event::Ended { step, lane, end } => {
-                let unit = self.unit(step, lane);
+            Event::Ended { step, target, end } => {
+                let unit = self.unit(step, target);
                 self.ended(unit, end, now, &mut commands);
             }
-            Event::Woken { step, lane } => {
-                let unit = self.unit(step, lane);
+            Event::Woken { step, target } => {
+                let unit = self.unit(step, target);
                 if self.units[unit as usize].state == UnitState::Pausing {
                     self.enqueue(unit);
                 }
             }
-            Event::Limit { lane, limit } => self.lanes[lane.0 as usize].limit = limit.max(1),
+            Event::Limit { target, limit } => self.lanes[target].limit = limit.max(1),
             Event::Cancel => self.cancel(&mut commands),
         }
         self.dispatch(now, &mut commands);
@@ -316,39 +356,55 @@ impl Schedule {
         commands
     }
 
-    /// How much may be in flight on the lane.
-    pub(crate) fn limit(&self, lane: Lane) -> usize {
-        self.lanes[lane.0 as usize].limit
+    /// How much may be in flight on the target.
+    pub(crate) fn limit(&self, target: Target) -> usize {
+        self.lanes[target].limit
     }
 
-    /// Whether anything is in flight on the lane. Nothing waits for its place otherwise.
-    pub(crate) fn is_busy(&self, lane: Lane) -> bool {
-        self.lanes[lane.0 as usize].in_flight > 0
+    /// Whether anything is in flight on the target. Nothing waits for its place otherwise.
+    pub(crate) fn is_busy(&self, target: Target) -> bool {
+        self.lanes[target].in_flight > 0
     }
 
-    /// Whether as much is in flight on the lane as is permitted.
-    pub(crate) fn is_full(&self, lane: Lane) -> bool {
-        let lane = &self.lanes[lane.0 as usize];
+    /// Whether as much is in flight on the target as is permitted.
+    pub(crate) fn is_full(&self, target: Target) -> bool {
+        let lane = &self.lanes[target];
         lane.in_flight >= lane.limit
     }
 
-    fn unit(&self, step: StepIx, lane: Lane) -> u32 {
-        self.steps[step.0 as usize]
+    /// How a step, which comes before one that has a unit on the target, has come out there.
+    pub(crate) fn standing(&self, step: StepIx, target: Target) -> Standing {
+        let Step { units, ending, .. } = &self.steps[step];
+        let outcome = units.clone().find_map(|unit| match &self.units[unit as usize] {
+            Unit { target: at, state: UnitState::Ended(Some(outcome)), .. } if *at == target => Some(*outcome),
+            _ => None,
+        });
+        match (outcome, ending) {
+            (Some(UnitOutcome::Succeeded), _) => Standing::Sound,
+            (Some(UnitOutcome::Failed), _) => Standing::Failed,
+            (Some(UnitOutcome::Indeterminate | UnitOutcome::Cancelled), _) => Standing::Missing,
+            (None, Some(Ending::Withheld(_) | Ending::Cancelled)) => Standing::Missing,
+            (None, _) => Standing::Sound,
+        }
+    }
+
+    fn unit(&self, step: StepIx, target: Target) -> u32 {
+        self.steps[step]
             .units
             .clone()
-            .find(|&unit| self.units[unit as usize].lane == lane)
+            .find(|&unit| self.units[unit as usize].target == target)
             .expect("the driver names only units that were started")
     }
 
     fn make_ready(&mut self, unit: u32, commands: &mut Vec<Command>) {
         let state = &mut self.units[unit as usize];
-        let step = &self.steps[state.step.0 as usize];
+        let step = &self.steps[state.step];
         if state.state != UnitState::Blocked || state.waits > 0 || step.waits > 0 || step.ending.is_some() {
             return;
         }
         if step.is_prepared && !self.cancelled {
             state.state = UnitState::Preparing;
-            commands.push(Command::Prepare { step: state.step, lane: state.lane });
+            commands.push(Command::Prepare { step: state.step, target: state.target });
         } else {
             self.enqueue(unit);
         }
@@ -368,28 +424,32 @@ impl Schedule {
     fn enqueue(&mut self, unit: u32) {
         let state = &mut self.units[unit as usize];
         state.state = UnitState::Ready;
-        let height = self.steps[state.step.0 as usize].height;
-        self.lanes[state.lane.0 as usize].ready.push((state.attempts > 0, height, Reverse(unit)));
+        let height = self.steps[state.step].height;
+        self.lanes[state.target].ready.push((state.attempts > 0, height, Reverse(unit)));
     }
 
     fn dispatch(&mut self, now: Instant, commands: &mut Vec<Command>) {
-        // Giving up on a unit may make others ready, also of lanes that were looked at before.
+        // Giving up on a unit may make others ready, also of targets that were looked at before.
         while !self.cancelled && self.start_what_may(now, commands) {}
     }
 
     /// Starts what may start, and says whether it gave a unit up.
     fn start_what_may(&mut self, now: Instant, commands: &mut Vec<Command>) -> bool {
         let mut gave_up = false;
-        for lane in 0..self.lanes.len() {
-            while self.lanes[lane].in_flight < self.lanes[lane].limit {
-                let Some((_, _, Reverse(unit))) = self.lanes[lane].ready.pop() else { break };
+        for target in self.lanes.keys() {
+            loop {
+                let lane = &mut self.lanes[target];
+                if lane.in_flight >= lane.limit {
+                    break;
+                }
+                let Some((_, _, Reverse(unit))) = lane.ready.pop() else { break };
                 let state = &mut self.units[unit as usize];
                 if state.state != UnitState::Ready {
                     continue;
                 }
-                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[lane];
+                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[target];
                 let left = deadline.saturating_duration_since(now);
-                let shortest = shortest_attempt(self.timeouts[lane]);
+                let shortest = shortest_attempt(self.timeouts[target]);
                 if state.attempts > 0 && left < shortest {
                     // Its time went by while it waited for its place.
                     let outcome = state.given_up();
@@ -400,10 +460,10 @@ impl Schedule {
                 state.state = UnitState::Running { in_flight: true };
                 state.attempts += 1;
                 state.last_started = Some(now);
-                self.lanes[lane].in_flight += 1;
+                self.lanes[target].in_flight += 1;
                 commands.push(Command::Start {
                     step: state.step,
-                    lane: state.lane,
+                    target,
                     attempt: state.attempts,
                     answer_by: now + if left / 2 < shortest { left } else { left / 2 },
                     deadline,
@@ -417,7 +477,7 @@ impl Schedule {
         let state = &mut self.units[unit as usize];
         if state.state == (UnitState::Running { in_flight: true }) {
             state.state = UnitState::Running { in_flight: false };
-            self.lanes[state.lane.0 as usize].in_flight -= 1;
+            self.lanes[state.target].in_flight -= 1;
         }
     }
 
@@ -433,7 +493,7 @@ impl Schedule {
             End::Indeterminate => UnitOutcome::Indeterminate,
             End::Again { after, patience, lost } => {
                 state.lost |= lost;
-                let timeout = self.timeouts[state.lane.0 as usize];
+                let timeout = self.timeouts[state.target];
                 let first = state.first_started.expect("a unit that ran has started");
                 let row = state.count(patience);
                 let latest = (row.since + patience.budget).min(first + timeout - shortest_attempt(timeout));
@@ -445,7 +505,7 @@ impl Schedule {
                 let until = until.filter(|until| *until <= latest && row.tries < patience.tries);
                 if let Some(until) = until.filter(|_| !self.cancelled) {
                     state.state = UnitState::Pausing;
-                    commands.push(Command::Pause { step: state.step, lane: state.lane, until });
+                    commands.push(Command::Pause { step: state.step, target: state.target, until });
                     return;
                 }
                 state.given_up()
@@ -456,30 +516,28 @@ impl Schedule {
 
     fn conclude(&mut self, unit: u32, outcome: UnitOutcome, commands: &mut Vec<Command>) {
         let state = &mut self.units[unit as usize];
-        state.state = UnitState::Ended;
+        state.state = UnitState::Ended(Some(outcome));
         let ix = state.step;
-        commands.push(Command::Conclude { step: ix, lane: state.lane, outcome });
-        let step = &mut self.steps[ix.0 as usize];
+        commands.push(Command::Conclude { step: ix, target: state.target, outcome });
+        let step = &mut self.steps[ix];
         let first_failure = step.worst == UnitOutcome::Succeeded && outcome != UnitOutcome::Succeeded;
         step.worst = step.worst.max(outcome);
         step.open -= 1;
         let open = step.open;
-        if open == 0 {
-            let ending = match step.worst {
-                UnitOutcome::Succeeded => Ending::Succeeded,
-                UnitOutcome::Cancelled => Ending::Cancelled,
-                UnitOutcome::Indeterminate => Ending::Indeterminate,
-                UnitOutcome::Failed => Ending::Failed,
-            };
+        if open == 0 && step.unsettled == 0 {
+            let ending = step.worst.into();
             self.settle(ix, ending, commands);
         }
         self.release(unit, commands);
+        if self.mode == Mode::Rehearse {
+            return;
+        }
         if first_failure && outcome != UnitOutcome::Cancelled {
             // Whatever the other clusters say, this step has not succeeded: what depends on it need not wait to hear it.
             self.withhold_dependents(ix, commands);
-        } else if open == 0 && self.steps[ix.0 as usize].ending == Some(Ending::Succeeded) {
-            for dependent in std::mem::take(&mut self.steps[ix.0 as usize].dependents) {
-                let step = &mut self.steps[dependent.0 as usize];
+        } else if open == 0 && self.steps[ix].ending == Some(Ending::Succeeded) {
+            for dependent in std::mem::take(&mut self.steps[ix].dependents) {
+                let step = &mut self.steps[dependent];
                 step.waits -= 1;
                 if step.waits == 0 {
                     for unit in step.units.clone() {
@@ -490,10 +548,42 @@ impl Schedule {
         }
     }
 
+    /// Settles a step, and in a rehearsal those whose own end had to wait for that.
     fn settle(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
-        self.steps[ix.0 as usize].ending = Some(ending);
+        self.settle_one(ix, ending, commands);
+        if self.mode == Mode::CarryOut {
+            return;
+        }
+        let mut settled = vec![ix];
+        while let Some(ix) = settled.pop() {
+            for dependent in std::mem::take(&mut self.steps[ix].dependents) {
+                let step = &mut self.steps[dependent];
+                step.unsettled -= 1;
+                if step.unsettled == 0 && step.open == 0 && step.ending.is_none() {
+                    let ending = step.worst.into();
+                    self.settle_one(dependent, ending, commands);
+                    settled.push(dependent);
+                }
+            }
+        }
+    }
+
+    fn settle_one(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
+        let would_be_withheld = self.would_be_withheld(ix);
+        let step = &mut self.steps[ix];
+        step.ending = Some(ending);
+        step.would_be_withheld = would_be_withheld;
         self.unsettled -= 1;
-        commands.push(Command::Settle { step: ix, ending });
+        commands.push(Command::Settle { step: ix, ending, would_be_withheld });
+    }
+
+    /// In a rehearsal: which dependency would hold the step back, and which failure would.
+    fn would_be_withheld(&self, ix: StepIx) -> Option<Hold> {
+        self.steps[ix].depends_on.iter().find_map(|&by| {
+            let Step { would_be_withheld, worst, .. } = &self.steps[by];
+            let root = would_be_withheld.map(|hold| hold.root);
+            root.or((*worst == UnitOutcome::Failed).then_some(by)).map(|root| Hold { by, root })
+        })
     }
 
     fn release(&mut self, unit: u32, commands: &mut Vec<Command>) {
@@ -506,13 +596,13 @@ impl Schedule {
     fn withhold_dependents(&mut self, failed: StepIx, commands: &mut Vec<Command>) {
         let mut chain = vec![failed];
         while let Some(by) = chain.pop() {
-            let root = match self.steps[by.0 as usize].ending {
-                Some(Ending::Withheld { root, .. }) => root,
+            let root = match self.steps[by].ending {
+                Some(Ending::Withheld(Hold { root, .. })) => root,
                 _ => by,
             };
-            for dependent in std::mem::take(&mut self.steps[by.0 as usize].dependents) {
-                if self.steps[dependent.0 as usize].ending.is_none() {
-                    self.settle(dependent, Ending::Withheld { by, root }, commands);
+            for dependent in std::mem::take(&mut self.steps[by].dependents) {
+                if self.steps[dependent].ending.is_none() {
+                    self.settle(dependent, Ending::Withheld(Hold { by, root }), commands);
                     self.end_units(dependent, commands);
                     chain.push(dependent);
                 }
@@ -522,8 +612,8 @@ impl Schedule {
 
     /// Ends the units of a step that is not attempted; what merely runs after it may go on.
     fn end_units(&mut self, ix: StepIx, commands: &mut Vec<Command>) {
-        for unit in self.steps[ix.0 as usize].units.clone() {
-            self.units[unit as usize].state = UnitState::Ended;
+        for unit in self.steps[ix].units.clone() {
+            self.units[unit as usize].state = UnitState::Ended(None);
             self.release(unit, commands);
         }
     }
@@ -532,11 +622,11 @@ impl Schedule {
         if std::mem::replace(&mut self.cancelled, true) {
             return;
         }
-        for ix in (0..self.steps.len() as u32).map(StepIx) {
-            if self.steps[ix.0 as usize].ending.is_some() {
+        for ix in self.steps.keys() {
+            if self.steps[ix].ending.is_some() {
                 continue;
             }
-            let units = self.steps[ix.0 as usize].units.clone();
+            let units = self.steps[ix].units.clone();
             let is_begun = |unit: &Unit| unit.attempts > 0 || unit.state == UnitState::Preparing;
             if !units.clone().any(|unit| is_begun(&self.units[unit as usize])) {
                 self.settle(ix, Ending::Cancelled, commands);
@@ -553,7 +643,7 @@ impl Schedule {
                         self.conclude(unit, outcome, commands);
                     }
                     // A preparation is cut short by the driver; the unit ends when that is over.
-                    UnitState::Blocked | UnitState::Preparing | UnitState::Running { .. } | UnitState::Ended => {}
+                    UnitState::Blocked | UnitState::Preparing | UnitState::Running { .. } | UnitState::Ended(_) => {}
                 }
             }
         }
@@ -577,7 +667,7 @@ impl Unit {
     }
 }
 
-/// What an attempt needs to be worth beginning, of the time that a step has on a lane: one that is cut short at once would only
+/// What an attempt needs to be worth beginning, of the time that a step has on a target: one that is cut short at once would only
 /// make a failure that is known into one that is not.
 fn shortest_attempt(timeout: Duration) -> Duration {
     timeout / 8
@@ -587,7 +677,8 @@ fn shortest_attempt(timeout: Duration) -> Duration {
 /// refused together do not come back together. The spread depends on the step alone, so that a run can be repeated.
 fn backoff(step: StepIx, attempts: u32) -> Duration {
     let base = Duration::from_millis(100 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(5));
-    let spread = step.0.wrapping_mul(2_654_435_761).wrapping_add(attempts.wrapping_mul(40_503)) >> 24;
+    let spread =
+        (usize::from(step) as u32).wrapping_mul(2_654_435_761).wrapping_add(attempts.wrapping_mul(40_503)) >> 24;
     base + base * spread / 1024
 }
 

@@ -9,8 +9,7 @@ use tracing::Span;
 use crate::{
     attributes, metrics,
     plan::Plan,
-    report::{Counts, listed},
-    run::Finished,
+    report::{Counts, Finished, listed},
 };
 
 /// Clusters that a line names.
@@ -42,7 +41,7 @@ impl Story {
                 operation = plan.operation.as_str_name(),
                 dry_run = plan.dry_run,
                 steps = plan.steps.len(),
-                clusters = listed(&plan.clusters, NAMED).join(","),
+                clusters = listed(&plan.clusters.raw, NAMED).join(","),
                 "run started"
             );
         });
@@ -71,7 +70,7 @@ impl Story {
                     { attributes::DESIGN_NAME } = plan.design.name,
                     operation = plan.operation.as_str_name(),
                     dry_run = plan.dry_run,
-                    clusters = listed(&plan.clusters, NAMED).join(","),
+                    clusters = listed(&plan.clusters.raw, NAMED).join(","),
                     verdict = verdict.as_str_name(),
                     cancelled_by = (*cancelled_by != CancelledBy::Unspecified).then(|| cancelled_by.as_str_name()),
                     succeeded,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Change, Cluster, Reply,
+    Change, Cluster, Reply, Storing,
     discovery::Resource,
     listing,
     object::{self, Found},
@@ -38,8 +38,6 @@ pub(crate) struct Patch<'a> {
     pub(crate) manager: &'a str,
     /// Takes over fields that another manager owns (D13).
     pub(crate) force: bool,
-    /// Only asks what would happen.
-    pub(crate) dry_run: bool,
     /// From 1.
     pub(crate) attempt: u32,
     /// When the first attempt began, if one since then may have been carried out though its answer was lost.
@@ -131,7 +129,7 @@ struct ManagedFields<'a> {
 /// Applies the object.
 pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Outcome<Applied> {
     let sent = Instant::now();
-    let reply = match send(cluster, what, by).await {
+    let reply = match send(cluster, what, Storing::Yes, by).await {
         Ok(reply) => reply,
         Err(verdict) => return Outcome { result: Err(verdict), warnings: Vec::new() },
     };
@@ -169,7 +167,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
         Ok(Found::NotThere) => None,
         Err(verdict) => return failed(verdict),
     };
-    let reply = match send(cluster, what, by).await {
+    let reply = match send(cluster, what, Storing::No, by).await {
         Ok(reply) => reply,
         Err(verdict) => return failed(verdict),
     };
@@ -203,9 +201,9 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
 }
 
 /// Sends the PATCH; whatever is not 200 or 201 is classified.
-async fn send(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> Result<Reply, Verdict> {
+async fn send(cluster: &Cluster, what: &Patch<'_>, storing: Storing, by: Instant) -> Result<Reply, Verdict> {
     let subject = &what.subject;
-    let request = patch(what).map_err(|error| classify::no_path(&error))?;
+    let request = patch(what, storing).map_err(|error| classify::no_path(&error))?;
     let target = object::target("PATCH", subject, what.resource, what.attempt);
     let reply = cluster.send(request, &target, by).await.map_err(|why| classify::unanswered(subject, &why))?;
     match reply.status {
@@ -225,7 +223,7 @@ fn masked_warnings(cluster: &Cluster, reply: &Reply, what: &Patch<'_>) -> Vec<St
     warnings.iter().map(|warning| secrets.render(warning)).collect()
 }
 
-fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
+fn patch(what: &Patch<'_>, storing: Storing) -> Result<Request<Body>, http::Error> {
     let mut path = object::path(&what.subject, what.resource);
     path.push_str("?fieldManager=");
     path.push_str(what.manager);
@@ -233,7 +231,7 @@ fn patch(what: &Patch<'_>) -> Result<Request<Body>, http::Error> {
     if what.force {
         path.push_str("&force=true");
     }
-    if what.dry_run {
+    if storing == Storing::No {
         path.push_str("&dryRun=All");
     }
     Request::builder()

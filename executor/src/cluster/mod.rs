@@ -113,6 +113,13 @@ pub(crate) struct Target<'a> {
     pub(crate) attempt: u32,
 }
 
+/// Whether the API server stores what it makes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storing {
+    Yes,
+    No,
+}
+
 /// What changed, or in a dry run would.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Change {

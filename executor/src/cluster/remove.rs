@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Change, Cluster,
+    Change, Cluster, Storing,
     contents::{self, Everywhere, Foreign, Own},
     definition,
     discovery::{Absence, Resource},
@@ -47,8 +47,6 @@ pub(crate) struct Removal<'a> {
     pub(crate) delete_foreign: bool,
     /// What controllers put into every namespace, which is nobody's loss.
     pub(crate) everywhere: &'a Everywhere,
-    /// Only asks what would happen.
-    pub(crate) dry_run: bool,
     /// From 1.
     pub(crate) attempt: u32,
     /// Whether an earlier attempt may have deleted it.
@@ -109,6 +107,27 @@ pub(crate) async fn remove(
     Outcome { result, warnings: said.warnings, sent: said.sent }
 }
 
+/// Asks what removing the object would come to (S22).
+pub(crate) async fn rehearse(cluster: &Cluster, what: &Removal<'_>, by: Instant) -> Outcome {
+    let mut said = Said::default();
+    let result = rehearsed(cluster, what, by, &mut said).await;
+    Outcome { result, warnings: said.warnings, sent: said.sent }
+}
+
+async fn rehearsed(cluster: &Cluster, what: &Removal<'_>, by: Instant, said: &mut Said) -> Result<Removed, Verdict> {
+    let metadata = match found(cluster, what, by).await? {
+        Ok(object) => object.metadata,
+        Err(settled) => return Ok(settled),
+    };
+    let removed = Removed::new(Change::Removed, metadata.uid.clone());
+    match delete(cluster, what, &metadata.uid, Storing::No, by, said).await? {
+        Deleted::MadeAnew(other) => said.warnings.push(made_anew(&other)),
+        Deleted::Accepted if metadata.finalizers.is_empty() => {}
+        Deleted::Accepted => said.warnings.push(format!("it has finalizers: {}", metadata.finalizers.join(", "))),
+    }
+    Ok(removed)
+}
+
 #[derive(Default)]
 struct Said {
     warnings: Vec<String>,
@@ -124,34 +143,18 @@ async fn attempt(
     said: &mut Said,
 ) -> Result<Removed, Verdict> {
     let subject = &what.subject;
-    let object = match examine(cluster, what, by).await? {
-        Examined::Removable(object) => object,
-        Examined::NotThere => {
-            let change = if what.lost_before { Change::Removed } else { Change::Absent };
-            return Ok(Removed::new(change, ""));
-        }
-        Examined::Shared { with, uid } => {
-            return Ok(Removed { shared_with: Some(with), ..Removed::new(Change::Unchanged, uid) });
-        }
+    let metadata = match found(cluster, what, by).await? {
+        Ok(object) => object.metadata,
+        Err(settled) => return Ok(settled),
     };
-    let metadata = &object.metadata;
-    let uid = match what.dry_run {
-        true => &metadata.uid,
-        false => what.first_seen.get_or_init(|| metadata.uid.clone()),
-    };
+    let uid = what.first_seen.get_or_init(|| metadata.uid.clone());
     let removed = Removed::new(Change::Removed, uid.clone());
     if metadata.uid != *uid {
-        said.warnings.push(made_anew(metadata));
+        said.warnings.push(made_anew(&metadata));
         return Ok(removed);
     }
-    if let Deleted::MadeAnew(other) = delete(cluster, what, uid, by, said).await? {
+    if let Deleted::MadeAnew(other) = delete(cluster, what, uid, Storing::Yes, by, said).await? {
         said.warnings.push(made_anew(&other));
-        return Ok(removed);
-    }
-    if what.dry_run {
-        if !metadata.finalizers.is_empty() {
-            said.warnings.push(format!("it has finalizers: {}", metadata.finalizers.join(", ")));
-        }
         return Ok(removed);
     }
     accepted();
@@ -163,6 +166,20 @@ async fn attempt(
         }
     }
     Ok(removed)
+}
+
+/// The object that is to go, or what became of it without that.
+async fn found(cluster: &Cluster, what: &Removal<'_>, by: Instant) -> Result<Result<Object, Removed>, Verdict> {
+    Ok(match examine(cluster, what, by).await? {
+        Examined::Removable(object) => Ok(object),
+        Examined::NotThere => {
+            let change = if what.lost_before { Change::Removed } else { Change::Absent };
+            Err(Removed::new(change, ""))
+        }
+        Examined::Shared { with, uid } => {
+            Err(Removed { shared_with: Some(with), ..Removed::new(Change::Unchanged, uid) })
+        }
+    })
 }
 
 /// What became clear of an object that is to be removed.
@@ -259,12 +276,13 @@ async fn delete(
     cluster: &Cluster,
     what: &Removal<'_>,
     uid: &str,
+    storing: Storing,
     by: Instant,
     said: &mut Said,
 ) -> Result<Deleted, Verdict> {
     let subject = &what.subject;
     let mut path = object::path(subject, what.resource);
-    if what.dry_run {
+    if storing == Storing::No {
         // For whoever reads logs.
         path.push_str("?dryRun=All");
     }
@@ -275,7 +293,7 @@ async fn delete(
         "propagationPolicy": "Background",
         "preconditions": { "uid": uid },
     });
-    if what.dry_run {
+    if storing == Storing::No {
         // The options in the body are the ones that count: with them the API server does not look at the query.
         options["dryRun"] = serde_json::json!(["All"]);
     }

@@ -11,12 +11,12 @@ mod look;
 use std::{borrow::Cow, sync::Arc};
 
 use futures::future::join_all;
-use switchyard_proto::v1::{self, ObjectRef, Operation};
+use switchyard_proto::v1::{self, Operation};
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::Judged;
-use super::{Attempt, Checked, Done, Order, Ready};
+use super::{Attempt, Checked, Done, ObjectId, Order, Ready, Site};
 use crate::{
     adapter::{Adapters, Call, Error, oam},
     classify::{self, Subject},
@@ -30,6 +30,7 @@ use crate::{
     mask::{OfDesign, Secrets},
     plan::{self, Plan},
     schedule::UnitOutcome,
+    target::{ClusterIx, Clusters},
 };
 
 /// Part of a step's time that is kept for the looks at the clusters, and the most that it may be.
@@ -40,10 +41,7 @@ const LONGEST_LOOK: Duration = Duration::from_secs(10);
 pub(crate) struct ByAdapter {
     pub(crate) plan: Arc<Plan>,
     pub(crate) run_id: String,
-    /// By lane.
-    pub(crate) clusters: Vec<Arc<Cluster>>,
-    /// By lane; complete, and with nothing but the one cluster's access in them.
-    pub(crate) kubeconfigs: Vec<String>,
+    pub(crate) sites: Arc<Clusters<Site>>,
     pub(crate) adapters: Arc<Adapters>,
     pub(crate) secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
@@ -75,7 +73,7 @@ impl ByAdapter {
         // While it is our turn no other call from here comes between the look and the call.
         let before = self.look_before(task, deadline.min(Instant::now() + LONGEST_LOOK)).await;
         if let Some(judged) = before::without_call(task, &before) {
-            let checked = before.iter().map(|(lane, before)| before.account(*lane, removes)).collect();
+            let checked = before.iter().map(|(at, before)| before.account(*at, removes)).collect();
             let mut attempt = self.attempt(task, judged, 0, checked);
             if let Ok(done) = &mut attempt.result {
                 done.shared_with = before.iter().find_map(|(_, before)| before.shared_with()).map(Into::into);
@@ -83,7 +81,7 @@ impl ByAdapter {
             return attempt;
         }
         let (idle, called): (Vec<_>, Vec<_>) = before.iter().partition(|(_, before)| before.is_idle(removes));
-        let kubeconfigs: Vec<_> = called.iter().map(|(lane, _)| self.kubeconfigs[lane.0 as usize].clone()).collect();
+        let kubeconfigs: Vec<_> = called.iter().map(|(at, _)| self.sites[*at].for_adapters.clone()).collect();
         let declaration = self.declaration(work, deadline).await;
         let call = Call {
             protocol: work.protocol,
@@ -91,7 +89,7 @@ impl ByAdapter {
             declaration: &declaration,
             kubeconfigs: &kubeconfigs,
             run_id: &self.run_id,
-            step_id: &self.plan.steps[order.step.0 as usize].id,
+            step_id: &self.plan.steps[order.step].id,
             deadline,
             hindrance: &|| self.hindrance(work, &order.stop),
         };
@@ -107,7 +105,7 @@ impl ByAdapter {
         let otherwise =
             if matches!(said, Err(Error::Failed { .. })) { UnitOutcome::Failed } else { UnitOutcome::Indeterminate };
         let mut checked: Vec<_> = looks.iter().map(|look| look.account(removes, otherwise)).collect();
-        checked.extend(idle.iter().map(|(lane, before)| before.account(*lane, removes)));
+        checked.extend(idle.iter().map(|(at, before)| before.account(*at, removes)));
         let mut attempt = self.attempt(task, judged, 1, checked);
         if !removes && attempt.result.is_ok() {
             attempt.warnings.extend(looks.iter().filter_map(|look| look.taken(&before)));
@@ -130,7 +128,7 @@ impl ByAdapter {
         if stop.is_cancelled() {
             return Some("the run was stopped before".into());
         }
-        let mut clusters = work.clusters.iter().map(|lane| &self.clusters[lane.0 as usize]);
+        let mut clusters = work.clusters.iter().map(|at| self.cluster(*at));
         clusters.find(|cluster| !cluster.may_be_written()).map(|cluster| classify::lock_lost(&cluster.name))
     }
 
@@ -141,8 +139,8 @@ impl ByAdapter {
         let Some(object) = work.object.as_ref().filter(|object| object.head.metadata.namespace.is_some()) else {
             return declaration;
         };
-        for lane in &work.clusters {
-            let cluster = &self.clusters[lane.0 as usize];
+        for &at in &work.clusters {
+            let cluster = self.cluster(at);
             let place = cluster.locate(&self.subject(cluster, object), by).await;
             if place.is_ok_and(|place| !place.resource.namespaced) {
                 return oam::without_namespace(&declaration).map_or(declaration, Cow::Owned);
@@ -157,8 +155,8 @@ impl ByAdapter {
             return;
         };
         let by = by.min(Instant::now() + LONGEST_LOOK);
-        let waits = work.clusters.iter().map(|lane| {
-            let cluster = &self.clusters[lane.0 as usize];
+        let waits = work.clusters.iter().map(|&at| {
+            let cluster = self.cluster(at);
             definition::served(cluster, &head.api_version, &head.metadata.name, stop, by)
         });
         join_all(waits).await;
@@ -166,7 +164,7 @@ impl ByAdapter {
 
     /// Waits until the object is ready on the cluster where it was seen, as it does for what it writes itself (D16).
     async fn until_ready(&self, work: &plan::Adapter, checked: &mut Checked, order: &Order) {
-        let cluster = &self.clusters[checked.lane.0 as usize];
+        let cluster = self.cluster(checked.cluster);
         let (Some(object), UnitOutcome::Succeeded) = (&work.object, checked.outcome) else { return };
         let Ok(place) = cluster.locate(&self.subject(cluster, object), order.deadline).await else { return };
         let Place { subject, resource } = &place;
@@ -176,6 +174,10 @@ impl ByAdapter {
         let awaited = Awaited { subject: subject.clone(), resource, design_id, written: None, tell: &tell };
         let report = readiness::until_ready(cluster, awaited, &order.stop, order.deadline).await;
         checked.readiness = Some(masked(report));
+    }
+
+    fn cluster(&self, at: ClusterIx) -> &Cluster {
+        &self.sites[at].cluster
     }
 
     fn subject<'a>(&'a self, cluster: &'a Cluster, object: &'a plan::Direct) -> Subject<'a> {
@@ -193,12 +195,12 @@ impl ByAdapter {
 }
 
 fn done(work: &plan::Adapter, change: v1::Change) -> Done {
-    let object = work.object.as_ref().map(|object| ObjectRef {
+    let object = work.object.as_ref().map(|object| ObjectId {
         api_version: object.head.api_version.clone(),
         kind: object.head.kind.clone(),
         namespace: object.head.metadata.namespace.clone().unwrap_or_default(),
         name: object.head.metadata.name.clone(),
         ..Default::default()
     });
-    Done { change, object, diff: Vec::new(), diff_left_out: 0, altered: Vec::new(), readiness: None, shared_with: None }
+    Done::new(change, object)
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use switchyard_proto::v1::{self, Change, Outcome};
+use switchyard_proto::v1::{self, Change};
 use switchyard_service::attributes as common;
 use tokio::{
     sync::OnceCell,
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use self::{fetch::Fetched, identity::Identity};
-use super::{Needs, Progress};
+use super::{Need, NeedDone, NeedFailed, Needs, Progress, Site};
 use crate::{
     attributes, classify,
     cluster::{Cluster, contents::Everywhere},
@@ -37,9 +37,9 @@ use crate::{
     helm::{Bounds, Helm, Places},
     locks::Locking,
     mask::OfDesign,
-    plan::{Plan, Step},
-    report,
-    schedule::{Lane, StepIx},
+    plan::Plan,
+    schedule::{Mode, UnitOutcome},
+    target::{ClusterIx, Clusters, StepIx, Target},
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm
@@ -51,7 +51,7 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 /// One chart in one namespace of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    lane: Lane,
+    cluster: ClusterIx,
     /// With the credentials that it may hold.
     url: String,
     /// Empty when the URL says it.
@@ -64,20 +64,18 @@ type Once<K, V> = Mutex<BTreeMap<K, Arc<OnceCell<V>>>>;
 /// Sees to the charts of one run.
 pub(crate) struct Charts {
     plan: Arc<Plan>,
-    /// By lane.
-    clusters: Vec<Arc<Cluster>>,
-    /// By lane: a kubeconfig, or why there is none.
-    access: Vec<Result<String, String>>,
+    sites: Arc<Clusters<Site>>,
+    manner: &'static Manner,
     helm: Arc<Helm>,
     places: Places,
-    /// By lane and chart: the namespaces that components want it in.
-    namespaces: BTreeMap<(Lane, Identity), BTreeSet<String>>,
-    /// By lane and chart, on the way down: the steps that need it and are still there.
-    left: Mutex<BTreeMap<(Lane, Identity), BTreeSet<StepIx>>>,
+    /// By cluster and chart: the namespaces that components want it in.
+    namespaces: BTreeMap<(ClusterIx, Identity), BTreeSet<String>>,
+    /// By cluster and chart, on the way down: the steps that need it and are still there.
+    left: Mutex<BTreeMap<(ClusterIx, Identity), BTreeSet<StepIx>>>,
     /// By URL and version.
     fetched: Once<(String, String), Result<Arc<Fetched>, Failure>>,
     /// What came of it, where that is the same for all who need it.
-    told: Once<Key, v1::PrerequisiteResult>,
+    told: Once<Key, Need>,
     secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
     everywhere: Arc<Everywhere>,
@@ -101,6 +99,30 @@ enum Work {
     Change,
 }
 
+/// How helm is asked, and how that is said: to change what is there, or to say what it would do.
+struct Manner {
+    work: Work,
+    /// What helm is told with whatever would change something.
+    flags: &'static [&'static str],
+    was: &'static str,
+    was_not: &'static str,
+    /// What is not known of a chart that was put there.
+    caveat: &'static str,
+    /// What is said of a release that was removed.
+    removed: &'static str,
+}
+
+const CARRY_OUT: Manner =
+    Manner { work: Work::Change, flags: &[], was: "was", was_not: "was not", caveat: "", removed: "" };
+const REHEARSE: Manner = Manner {
+    work: Work::Look,
+    flags: &["--dry-run=server", "--hide-secret"],
+    was: "would be",
+    was_not: "would not be",
+    caveat: "; it was rendered, and its objects and hooks were not tried",
+    removed: "it would be removed",
+};
+
 /// What was done, or in a dry run would be.
 struct Done {
     change: Change,
@@ -110,14 +132,14 @@ struct Done {
 
 /// Why it was not.
 struct Failed {
-    outcome: Outcome,
+    outcome: UnitOutcome,
     failure: Failure,
     release: String,
 }
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
-        Self { outcome: Outcome::Failed, failure, release: String::new() }
+        Self { outcome: UnitOutcome::Failed, failure, release: String::new() }
     }
 }
 
@@ -149,11 +171,10 @@ impl Key {
 }
 
 impl Charts {
-    /// Of a plan's clusters and the ways to them, by lane; nothing is done before it is asked for.
+    /// Of a plan and its clusters; nothing is done before it is asked for.
     pub(crate) fn new(
         plan: Arc<Plan>,
-        clusters: Vec<Arc<Cluster>>,
-        access: Vec<Result<String, String>>,
+        sites: Arc<Clusters<Site>>,
         helm: Arc<Helm>,
         secrets: Arc<OfDesign>,
         everywhere: Arc<Everywhere>,
@@ -161,23 +182,27 @@ impl Charts {
     ) -> Self {
         let mut left = BTreeMap::<_, BTreeSet<_>>::new();
         let mut namespaces = BTreeMap::<_, BTreeSet<_>>::new();
-        for (ix, step) in plan.steps.iter().enumerate() {
-            for lane in plan.lanes(step).iter().flat_map(|lane| plan.clusters_of(step, lane)) {
-                let Some(key) = key(&plan, step, *lane) else { continue };
-                let chart = (key.lane, key.identity());
-                namespaces.entry(chart.clone()).or_default().insert(key.namespace);
-                left.entry(chart).or_default().insert(StepIx(ix as u32));
+        for (ix, step) in plan.steps.iter_enumerated() {
+            for target in plan.targets(step) {
+                for key in keys(&plan, ix, target) {
+                    let chart = (key.cluster, key.identity());
+                    namespaces.entry(chart.clone()).or_default().insert(key.namespace);
+                    left.entry(chart).or_default().insert(ix);
+                }
             }
         }
         Self {
-            places: helm.places(clusters.len()),
+            places: helm.places(sites.len()),
+            manner: match plan.mode() {
+                Mode::CarryOut => &CARRY_OUT,
+                Mode::Rehearse => &REHEARSE,
+            },
             namespaces,
             left: Mutex::new(left),
             fetched: Mutex::default(),
             told: Mutex::default(),
             plan,
-            clusters,
-            access,
+            sites,
             helm,
             secrets,
             everywhere,
@@ -186,11 +211,11 @@ impl Charts {
     }
 
     /// Sees to what a unit needs, on each cluster that it acts on.
-    pub(crate) async fn prepare(&self, step: StepIx, lane: Lane, stop: &CancellationToken) -> Needs {
-        let keys = self.keys(step, lane);
+    pub(crate) async fn prepare(&self, step: StepIx, target: Target, stop: &CancellationToken) -> Needs {
+        let keys = keys(&self.plan, step, target);
         join_all(keys.iter().map(|key| async {
             let cell = once(&self.told, key);
-            let work = if self.plan.dry_run { Work::Look } else { Work::Change };
+            let work = self.manner.work;
             cell.get_or_init(|| self.see_to(key, stop, work, async |task| self.install(task).await)).await.clone()
         }))
         .await
@@ -204,14 +229,14 @@ impl Charts {
         // Whether the last one is gone is for its deletion to say, and that has been proven. What follows is not stopped by
         // a cancel: a release that is half removed would be in nobody's way and in nobody's list.
         let stop = CancellationToken::new();
-        let keys = self.keys(progress.step, progress.lane);
+        let keys = keys(&self.plan, progress.step, progress.target);
         if !keys.is_empty() {
             progress.written();
         }
         join_all(keys.iter().map(|key| async {
             let others = self.without(key, progress.step);
-            let removes = self.plan.options.remove_dependencies && others.is_empty() && !self.plan.dry_run;
-            let work = if removes { Work::Change } else { Work::Look };
+            let removes = self.plan.options.remove_dependencies && others.is_empty();
+            let work = if removes { self.manner.work } else { Work::Look };
             let let_go = || self.see_to(key, &stop, work, async |task| self.let_go(task, &others).await);
             match self.plan.options.remove_dependencies {
                 true => let_go().await,
@@ -222,17 +247,12 @@ impl Charts {
         .await
     }
 
-    fn keys(&self, step: StepIx, lane: Lane) -> Vec<Key> {
-        let step = &self.plan.steps[step.0 as usize];
-        self.plan.clusters_of(step, &lane).iter().filter_map(|lane| key(&self.plan, step, *lane)).collect()
-    }
-
     /// Takes note that a step no longer needs the chart, and names the components that do, in whatever namespace.
     fn without(&self, key: &Key, step: StepIx) -> Vec<&str> {
         let mut left = self.left.lock().expect("nothing panics while it holds the lock");
-        let left = left.entry((key.lane, key.identity())).or_default();
+        let left = left.entry((key.cluster, key.identity())).or_default();
         left.remove(&step);
-        left.iter().map(|step| self.plan.steps[step.0 as usize].component.name.as_str()).collect()
+        left.iter().map(|step| self.plan.steps[*step].component.name.as_str()).collect()
     }
 
     /// Does something about one chart on one cluster, and tells what came of it.
@@ -242,21 +262,14 @@ impl Charts {
         stop: &CancellationToken,
         kind: Work,
         work: impl AsyncFnOnce(&Task<'_>) -> Result<Done, Failed>,
-    ) -> v1::PrerequisiteResult {
-        let cluster = &self.clusters[key.lane.0 as usize];
+    ) -> Need {
+        let cluster = &self.sites[key.cluster].cluster;
         let span = span(key, cluster);
         let result = self.in_turn(key, stop, kind, work).instrument(span.clone()).await;
-        let chart = v1::Chart { url: key.url.clone(), version: key.version.clone(), namespace: key.namespace.clone() };
-        let told = v1::PrerequisiteResult {
-            cluster: cluster.name.clone(),
-            chart: Some(report::chart(&chart)),
-            ..Default::default()
-        };
-        match result {
+        let (release, result) = match result {
             Ok(Done { change, release, note }) => {
                 span.record(attributes::RELEASE, &release).record(attributes::CHART_NOTE, &note);
-                let outcome = Outcome::Succeeded.into();
-                v1::PrerequisiteResult { outcome, release, change: change.into(), note, ..told }
+                (release, Ok(NeedDone { change, note }))
             }
             Err(Failed { outcome, failure, release }) => {
                 tracing::warn!(
@@ -268,10 +281,10 @@ impl Charts {
                 );
                 span.record(attributes::RELEASE, &release).record(attributes::CHART_NOTE, &failure.message);
                 span.record(common::OTEL_STATUS_CODE, "error").record(common::ERROR_TYPE, failure.reason.as_str());
-                let error = Some(report::failure(&failure));
-                v1::PrerequisiteResult { outcome: outcome.into(), release, error, ..told }
+                (release, Err(NeedFailed { outcome, failure }))
             }
-        }
+        };
+        Need { cluster: key.cluster, namespace: key.namespace.clone(), release, result }
     }
 
     /// Does the work when its turn has come. Its time begins then (case 346).
@@ -283,9 +296,8 @@ impl Charts {
         work: impl AsyncFnOnce(&Task<'_>) -> Result<Done, Failed>,
     ) -> Result<Done, Failed> {
         key.check()?;
-        let lane = key.lane.0 as usize;
-        let cluster = &self.clusters[lane];
-        let kubeconfig = self.access[lane].as_deref().map_err(|why| {
+        let Site { cluster, for_helm, .. } = &self.sites[key.cluster];
+        let kubeconfig = for_helm.as_deref().map_err(|why| {
             Failure::new(Reason::ChartFailed, format!("helm has no way to cluster {}: {why}", cluster.name))
         })?;
         let asked = Instant::now();
@@ -295,7 +307,7 @@ impl Charts {
                 Work::Look => None,
                 Work::Change => Some(self.alone(key, cluster, asked + budget).await?),
             };
-            Ok((alone, self.places.take(lane).await))
+            Ok((alone, self.places.take(key.cluster).await))
         };
         let stopped = || {
             let text = format!("the run was stopped before it was the turn of chart {}", key.shown());
@@ -337,13 +349,15 @@ fn span(key: &Key, cluster: &Cluster) -> Span {
     )
 }
 
-/// What a step needs on a lane.
-fn key(plan: &Plan, step: &Step, lane: Lane) -> Option<Key> {
-    let v1::Chart { url, version, namespace } = step.chart.clone()?;
+/// What a unit needs, by cluster that it acts on.
+fn keys(plan: &Plan, ix: StepIx, target: Target) -> Vec<Key> {
+    let step = &plan.steps[ix];
+    let Some(v1::Chart { url, version, namespace }) = &step.chart else { return Vec::new() };
     let of_component = || step.object().and_then(|object| object.head.metadata.namespace.clone());
-    let namespace = Some(namespace).filter(|namespace| !namespace.is_empty()).or_else(of_component);
+    let namespace = Some(namespace.clone()).filter(|namespace| !namespace.is_empty()).or_else(of_component);
     let namespace = namespace.unwrap_or_else(|| plan.options.default_namespace.clone());
-    Some(Key { lane, url, version, namespace })
+    let key = |&cluster| Key { cluster, url: url.clone(), version: version.clone(), namespace: namespace.clone() };
+    plan.clusters_of(ix, &target).iter().map(key).collect()
 }
 
 fn once<K: Clone + Ord, V>(map: &Once<K, V>, key: &K) -> Arc<OnceCell<V>> {

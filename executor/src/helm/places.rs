@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::target::{ClusterIx, Clusters};
+
 /// Places over all runs. A helm at work takes about 100 MiB, and most of its time it waits for somebody.
 pub(super) const ALL: usize = 12;
 /// Places of one run.
@@ -18,8 +20,7 @@ const OF_CLUSTER: usize = 4;
 pub(crate) struct Places {
     all: Arc<Semaphore>,
     run: Semaphore,
-    /// By lane.
-    clusters: Vec<Semaphore>,
+    clusters: Clusters<Semaphore>,
 }
 
 /// A place that is taken until the value is dropped.
@@ -32,7 +33,7 @@ impl Places {
     }
 
     /// Waits for a place for work on a cluster. The narrow bound comes first, so nobody waits with a place that others need.
-    pub(crate) async fn take(&self, cluster: usize) -> Place<'_> {
+    pub(crate) async fn take(&self, cluster: ClusterIx) -> Place<'_> {
         let mut taken = Vec::with_capacity(3);
         for places in [&self.clusters[cluster], &self.run, &*self.all] {
             taken.push(places.acquire().await.expect("nobody closes it"));
@@ -51,7 +52,7 @@ mod tests {
     fn run_leaves_places_to_others_and_a_cluster_to_other_clusters() {
         let all = Arc::new(Semaphore::new(ALL));
         let (first, second) = (Places::new(all.clone(), 2), Places::new(all, 1));
-        let take = |places: &'static Places, cluster| places.take(cluster).now_or_never();
+        let take = |places: &'static Places, cluster| places.take(ClusterIx::from(cluster)).now_or_never();
         let (first, second): (&'static _, &'static _) = (Box::leak(Box::new(first)), Box::leak(Box::new(second)));
         let silent: Vec<_> = (0..20).filter_map(|_| take(first, 0)).collect();
         assert_eq!(silent.len(), OF_CLUSTER);

@@ -9,8 +9,8 @@ use switchyard_proto::v1::{self, execute_request::Part};
 
 use super::{Error, invalid};
 use crate::{
-    plan::{Adapter, Step, Work},
-    schedule::Lane,
+    plan::{Adapter, Direct, Step, Work},
+    target::ClusterIx,
 };
 
 /// Largest number of steps.
@@ -51,19 +51,22 @@ pub(super) fn held_for(part: &Part) -> usize {
     part.encoded_len() + beside
 }
 
-/// What is held for a step's place in the order of the run. `before` are the lanes of the steps that it runs after: units wait for
-/// units, lane by lane where both steps have the same lanes, else each for all.
-pub(super) fn held_for_order<'a>(work: &Work, depends_on: usize, before: impl Iterator<Item = &'a [Lane]>) -> usize {
-    let own = lanes(work);
+/// What is held for a step's place in the order of the run. `before` are the clusters of the steps that it runs after: units wait
+/// for units, cluster by cluster where both steps have the same, else each for all.
+pub(super) fn held_for_order<'a>(
+    work: &Work,
+    depends_on: usize,
+    before: impl Iterator<Item = &'a [ClusterIx]>,
+) -> usize {
+    let own = clusters(work);
     let awaited: usize = before.map(|earlier| if earlier == own { 1 } else { earlier.len() }).sum();
     own.len() * OF_A_UNIT + (depends_on + awaited * own.len()) * OF_AN_EDGE
 }
 
 /// Where work is carried out, and looked at.
-pub(super) fn lanes(work: &Work) -> &[Lane] {
+pub(super) fn clusters(work: &Work) -> &[ClusterIx] {
     match work {
-        Work::Direct(direct) => &direct.lanes,
-        Work::Adapter(Adapter { clusters, .. }) => clusters,
+        Work::Direct(Direct { clusters, .. }) | Work::Adapter(Adapter { clusters, .. }) => clusters,
     }
 }
 

@@ -58,9 +58,9 @@ fn assert_invalid(result: Result<Accepted, Error>, wanted: &str) {
 #[test]
 fn whole_plan_is_accepted() {
     let accepted = feed(plan(vec![step("a", &[]), step("b", &["a"])])).unwrap();
-    assert_eq!(accepted.plan.steps[1].depends_on, [StepIx(0)]);
-    assert!(matches!(accepted.access[..], [Source::Name]));
-    assert_eq!(accepted.plan.timeouts(), [Duration::from_secs(60)]);
+    assert_eq!(accepted.plan.steps[StepIx(1)].depends_on, [StepIx(0)]);
+    assert!(matches!(accepted.access.raw[..], [Source::Name]));
+    assert_eq!(accepted.plan.timeouts().clusters.raw, [Duration::from_secs(60)]);
 }
 
 /// A time that no clock can be moved on by would end the run in a panic.
@@ -140,7 +140,7 @@ fn with_kubeconfig(name: &str, bytes: usize) -> Part {
 fn access_is_for_selected_clusters_and_once() {
     let mut early = plan(vec![]);
     early.insert(0, access("east"));
-    assert!(matches!(feed(early).unwrap().access[..], [Source::Kubeconfig(_)]));
+    assert!(matches!(feed(early).unwrap().access.raw[..], [Source::Kubeconfig(_)]));
     let mut stray = plan(vec![]);
     stray.insert(1, access("west"));
     assert_invalid(feed(stray), "cluster.name");
@@ -190,7 +190,7 @@ fn plan_in_bytes_is_the_same_plan() {
     let parts = plan(vec![step("a", &[]), step("b", &["a"])]);
     let accepted = feed(as_bytes(parts.clone())).unwrap();
     assert_eq!(accepted.plan.id, feed(parts.clone()).unwrap().plan.id);
-    assert_eq!(accepted.plan.steps[1].depends_on, [StepIx(0)]);
+    assert_eq!(accepted.plan.steps[StepIx(1)].depends_on, [StepIx(0)]);
     // Some parts may come as bytes and others not.
     let mixed = [&as_bytes(parts.clone())[..2], &parts[2..]].concat();
     assert_eq!(feed(mixed).unwrap().plan.steps.len(), 2);
@@ -231,9 +231,9 @@ fn altered_bytes_are_found_out() {
     assert_invalid(feed(parts), "encoded.kind");
 }
 
-/// Case 270: a lane's number never wraps, so no adapter can be taken for a cluster.
+/// Case 270: positions never wrap.
 #[test]
-fn more_adapters_than_lanes_can_be_numbered_are_refused() {
+fn more_adapters_than_can_be_numbered_are_refused() {
     let through = |port: usize| v1::PlanStep {
         id: format!("s{port}"),
         route: Some(Route::Adapter(v1::AdapterRoute {
@@ -245,10 +245,11 @@ fn more_adapters_than_lanes_can_be_numbered_are_refused() {
         })),
         ..Default::default()
     };
-    let most = MAX_LANES - 1;
+    let most = MAX_TARGETS - 1;
     let accepted = feed(plan((0..most).map(through).collect())).unwrap();
-    let Work::Adapter(last) = &accepted.plan.steps[most - 1].work else { panic!("it is an adapter's") };
-    assert_eq!((last.lane, accepted.plan.timeouts().len()), (Lane(u16::MAX - 1), MAX_LANES));
+    let Work::Adapter(last) = &accepted.plan.steps[StepIx::from(most - 1)].work else { panic!("it is an adapter's") };
+    let timeouts = accepted.plan.timeouts();
+    assert_eq!((last.address, timeouts.adapters.len()), (AdapterIx::from(most - 1), most));
     let refused = feed(plan((0..=most).map(through).collect()));
     assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
 }
@@ -343,6 +344,6 @@ fn what_is_declared_is_not_kept_as_undeclared_order_too() {
     let mut last = step("c", &["a"]);
     last.runs_after = vec!["a".into(), "b".into()];
     let accepted = feed(plan(vec![step("a", &[]), step("b", &[]), last])).unwrap();
-    let last = &accepted.plan.steps[2];
+    let last = &accepted.plan.steps[StepIx(2)];
     assert_eq!((&last.depends_on[..], &last.runs_after[..]), (&[StepIx(0)][..], &[StepIx(1)][..]));
 }

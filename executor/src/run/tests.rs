@@ -1,8 +1,8 @@
 //! The driver against fulfillers that answer what a test tells them to, in virtual time.
 
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
-use switchyard_proto::v1::{Outcome, Verdict as RunVerdict};
+use switchyard_proto::v1::{Outcome, Verdict as RunVerdict, execute_response::Event as Entry};
 use switchyard_service::budget::Budget;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use crate::{
     journal::Reader,
     plan::{Direct, Head, Metadata, Options, Step, Work},
     schedule::Patience,
+    target::ClusterIx,
 };
 
 /// Decides what an attempt comes to, from component name, cluster number and attempt number.
@@ -25,35 +26,32 @@ struct Scripted {
 
 impl Fulfil for Scripted {
     async fn attempt(self: Arc<Self>, order: Order) -> Attempt {
-        let name = self.plan.steps[order.step.0 as usize].component.name.clone();
-        self.started.lock().unwrap().push((name.clone(), order.lane.0));
+        let name = self.plan.steps[order.step].component.name.clone();
+        let Target::Cluster(ClusterIx(cluster)) = order.target else { panic!("there are no adapters here") };
+        self.started.lock().unwrap().push((name.clone(), cluster));
         assert_ne!(name, "panics", "as the test wants it");
-        let (takes, result) = (self.script)(&name, order.lane.0, order.attempt);
+        let (takes, result) = (self.script)(&name, cluster, order.attempt);
         sleep(takes).await;
-        let done = Done {
-            change: v1::Change::Created,
-            object: None,
-            diff: Vec::new(),
-            diff_left_out: 0,
-            altered: Vec::new(),
-            readiness: None,
-            shared_with: None,
-        };
+        let done = Done::new(v1::Change::Created, None);
         Attempt { result: result.map(|()| done), sent: 1, took: None, warnings: Vec::new(), checked: Vec::new() }
     }
 
     /// A chart of this name says what becomes of it.
-    async fn prepare(self: Arc<Self>, step: StepIx, _: Lane, stop: CancellationToken) -> Needs {
-        let chart = self.plan.steps[step.0 as usize].chart.clone().expect("only steps with a chart are prepared");
+    async fn prepare(self: Arc<Self>, step: StepIx, target: Target, stop: CancellationToken) -> Needs {
+        let chart = self.plan.steps[step].chart.clone().expect("only steps with a chart are prepared");
         assert_ne!(chart.url, "panics", "as the test wants it");
-        let told = |outcome: Outcome| vec![v1::PrerequisiteResult { outcome: outcome.into(), ..Default::default() }];
+        let told = |outcome| {
+            let need =
+                |&cluster| Need::failed(cluster, outcome, Failure::new(Reason::ChartFailed, "as the test wants it"));
+            self.plan.clusters_of(step, &target).iter().map(need).collect()
+        };
         tokio::select! {
             () = stop.cancelled() => {
                 // As a program that is asked to end takes its time.
                 sleep(SECOND).await;
-                told(Outcome::Cancelled)
+                told(UnitOutcome::Cancelled)
             }
-            () = sleep(100 * SECOND) => told(Outcome::Failed),
+            () = sleep(100 * SECOND) => told(UnitOutcome::Failed),
         }
     }
 
@@ -82,7 +80,7 @@ fn plan(text: &str) -> Arc<Plan> {
             runs_after: Vec::new(),
             chart: None,
             work: Work::Direct(Direct {
-                lanes: vec![Lane(0), Lane(1)],
+                clusters: vec![ClusterIx(0), ClusterIx(1)],
                 manifest: bytes::Bytes::new(),
                 head,
                 kind_by: None,
@@ -96,8 +94,8 @@ fn plan(text: &str) -> Arc<Plan> {
         operation: v1::Operation::Deploy,
         dry_run: false,
         design: v1::DesignRef::default(),
-        clusters: vec!["east".into(), "west".into()],
-        adapters: Vec::new(),
+        clusters: vec!["east".into(), "west".into()].into(),
+        adapters: Vec::new().into(),
         options: Options {
             step_timeout: Some(Duration::from_secs(60)),
             max_in_flight: None,
@@ -112,7 +110,7 @@ fn plan(text: &str) -> Arc<Plan> {
             existing: v1::Existing::Refuse,
             report_altered: false,
         },
-        steps,
+        steps: steps.into(),
         traceparent: String::new(),
     })
 }
@@ -180,7 +178,7 @@ async fn carry_out_within(
         });
     }
     let limits = plan.clusters.iter().map(|_| Limit::Fixed(bound)).collect();
-    run(plan, fulfil.clone(), limits, identity, journal.clone(), (control, controls), async |_| {}).await;
+    run(plan, fulfil.clone(), limits, identity, journal.clone(), controls, async |_| {}).await;
     journal.close();
     let started = fulfil.started.lock().unwrap().clone();
     (tell(journal.read_all()).await, started)
@@ -201,7 +199,8 @@ fn throttled() -> Verdict {
 #[tokio::test(start_paused = true)]
 async fn failure_withholds_its_dependents_on_every_cluster_and_nobody_else() {
     let plan = plan("db; cache; api -> db; web -> api; jobs -> cache");
-    let script = |name: &str, lane: u16, _| (SECOND, if name == "db" && lane == 1 { Err(refused()) } else { Ok(()) });
+    let script =
+        |name: &str, cluster: u16, _| (SECOND, if name == "db" && cluster == 1 { Err(refused()) } else { Ok(()) });
     let (told, started) = carry_out(plan, script, None).await;
     let outcome = |name: &str| told.results[name].outcome();
     assert_eq!(outcome("db"), Outcome::Failed);
@@ -305,7 +304,7 @@ async fn panic_over_what_a_component_needs_is_told_and_the_component_is_applied(
 #[tokio::test(start_paused = true)]
 async fn slow_cluster_does_not_hold_up_the_other() {
     let plan = plan("a; b; c");
-    let script = |_: &str, lane, _| (if lane == 0 { SECOND } else { 100 * SECOND }, Ok(()));
+    let script = |_: &str, cluster, _| (if cluster == 0 { SECOND } else { 100 * SECOND }, Ok(()));
     let (told, _) = carry_out(plan, script, None).await;
     for name in ["a", "b", "c"] {
         assert_eq!(told.results[name].targets[0].elapsed.unwrap().seconds, 1);
@@ -345,7 +344,7 @@ async fn others_have_their_turn_before_what_happened_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_waited_for_is_told_now_and_then() {
-    let script = |name: &str, lane, attempt| match (name, lane, attempt) {
+    let script = |name: &str, cluster, attempt| match (name, cluster, attempt) {
         ("slow", 0, _) => (17 * SECOND, Ok(())),
         // Pauses of a second, which are no wait of five.
         ("busy", 0, 1..=8) => (Duration::ZERO, Err(throttled())),

@@ -21,7 +21,8 @@ use crate::{
     failure::{Failure, Reason},
     fulfil::Checked,
     plan,
-    schedule::{Lane, UnitOutcome},
+    schedule::UnitOutcome,
+    target::ClusterIx,
 };
 
 /// Whose object becomes the design's (L1).
@@ -64,7 +65,7 @@ impl Before {
     }
 
     /// The cluster's own line in the account, where the adapter was not called for it.
-    pub(super) fn account(&self, lane: Lane, removes: bool) -> Checked {
+    pub(super) fn account(&self, cluster: ClusterIx, removes: bool) -> Checked {
         let (outcome, change, failure) = match self {
             Self::Shared(_) => (UnitOutcome::Succeeded, Some(Change::Unchanged.into()), None),
             Self::Absent if removes => (UnitOutcome::Succeeded, Some(Change::Absent.into()), None),
@@ -77,7 +78,7 @@ impl Before {
                 (UnitOutcome::Cancelled, None, Some(Failure::new(Reason::Cancelled, text)))
             }
         };
-        Checked { lane, outcome, change, failure, object: None, readiness: None }
+        Checked { cluster, outcome, change, failure, object: None, readiness: None }
     }
 
     fn there(metadata: Metadata, taken: Option<Taken>) -> Self {
@@ -87,7 +88,7 @@ impl Before {
 }
 
 /// What the step comes to if the adapter is not to be called at all.
-pub(super) fn without_call(task: Task<'_>, before: &[(Lane, Before)]) -> Option<Judged> {
+pub(super) fn without_call(task: Task<'_>, before: &[(ClusterIx, Before)]) -> Option<Judged> {
     let barred = before.iter().filter_map(|(_, before)| match before {
         Before::Barred(verdict) => Some(verdict),
         Before::NoObject | Before::Absent | Before::There { .. } | Before::Shared(_) => None,
@@ -106,15 +107,15 @@ pub(super) fn without_call(task: Task<'_>, before: &[(Lane, Before)]) -> Option<
 
 impl ByAdapter {
     /// Looks at what each cluster holds before the adapter is called.
-    pub(super) async fn look_before(&self, task: Task<'_>, by: Instant) -> Vec<(Lane, Before)> {
-        let looks = task.work.clusters.iter().map(|&lane| async move {
-            let cluster = &self.clusters[lane.0 as usize];
+    pub(super) async fn look_before(&self, task: Task<'_>, by: Instant) -> Vec<(ClusterIx, Before)> {
+        let looks = task.work.clusters.iter().map(|&at| async move {
+            let cluster = self.cluster(at);
             let before = match &task.work.object {
                 None => Before::NoObject,
                 Some(object) if task.removes => self.before_removal(cluster, object, task, by).await,
                 Some(object) => self.before_write(cluster, object, by).await,
             };
-            (lane, before)
+            (at, before)
         });
         join_all(looks).await
     }
@@ -205,7 +206,6 @@ impl ByAdapter {
             manifest: &object.manifest,
             delete_foreign: self.plan.options.delete_foreign,
             everywhere: &self.everywhere,
-            dry_run: false,
             attempt: task.order.attempt,
             lost_before: false,
             first_seen: &first_seen,

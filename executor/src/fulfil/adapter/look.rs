@@ -3,7 +3,6 @@
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
-use switchyard_proto::v1::ObjectRef;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::{
@@ -22,11 +21,12 @@ use crate::{
     },
     diff::FieldDiff,
     failure::{Failure, Reason},
-    fulfil::Checked,
+    fulfil::{Checked, ObjectId},
     mask::{Secrets, Unmasked},
     plan,
     present::compare,
-    schedule::{Lane, UnitOutcome},
+    schedule::UnitOutcome,
+    target::ClusterIx,
 };
 
 /// How long an object may take to begin to go after an adapter said that it removed it.
@@ -42,7 +42,7 @@ const LONGEST_VALUE: usize = 120;
 
 /// What one cluster holds after the call.
 pub(super) struct Look {
-    pub(super) lane: Lane,
+    pub(super) at: ClusterIx,
     pub(super) cluster: String,
     pub(super) seen: Seen,
 }
@@ -65,7 +65,7 @@ pub(super) struct There {
     pub(super) differs: Vec<FieldDiff>,
     /// Why it is still there, if it is being deleted.
     pub(super) lingers: Option<String>,
-    pub(super) object: ObjectRef,
+    pub(super) object: ObjectId,
 }
 
 impl There {
@@ -132,13 +132,13 @@ impl Look {
             Seen::There(there) => Some(there.object.clone()),
             Seen::Absent | Seen::Unknown(_) => None,
         };
-        Checked { lane: self.lane, outcome, change, failure, object, readiness: None }
+        Checked { cluster: self.at, outcome, change, failure, object, readiness: None }
     }
 
     /// What to know of an object that was there before and has become the design's (L1).
-    pub(super) fn taken(&self, before: &[(Lane, Before)]) -> Option<String> {
+    pub(super) fn taken(&self, before: &[(ClusterIx, Before)]) -> Option<String> {
         self.as_declared()?;
-        let (_, before) = before.iter().find(|(lane, _)| *lane == self.lane)?;
+        let (_, before) = before.iter().find(|(at, _)| *at == self.at)?;
         let Before::There { taken: Some(taken), .. } = before else { return None };
         let cluster = &self.cluster;
         Some(match taken {
@@ -172,19 +172,19 @@ impl ByAdapter {
         &self,
         task: Task<'_>,
         said: &Result<Unmasked, Error>,
-        called: &[&(Lane, Before)],
+        called: &[&(ClusterIx, Before)],
     ) -> Vec<Look> {
         if !task.removes && said.is_ok() {
             self.await_definition(task.work, &task.order.stop, task.order.deadline).await;
         }
-        let looks = called.iter().map(|(lane, before)| async move {
-            let cluster = &self.clusters[lane.0 as usize];
+        let looks = called.iter().map(|(at, before)| async move {
+            let cluster = self.cluster(*at);
             let seen = match &task.work.object {
                 None => Seen::Unknown("the component is not a Kubernetes object".into()),
                 Some(object) if task.removes => self.going(cluster, object, task, before, said.is_ok()).await,
                 Some(object) => self.written(cluster, object, before, task.order.deadline).await,
             };
-            Look { lane: *lane, cluster: cluster.name.clone(), seen }
+            Look { at: *at, cluster: cluster.name.clone(), seen }
         });
         join_all(looks).await
     }
@@ -281,7 +281,7 @@ impl ByAdapter {
             Owner::Nobody => Some((Reason::NotOurs, "one without the design's mark".to_owned())),
             Owner::Design(other) => Some((Reason::OwnedByDesign, format!("one of design {other}"))),
         };
-        let object = ObjectRef {
+        let object = ObjectId {
             api_version: subject.api_version.into(),
             kind: subject.kind.into(),
             namespace: metadata.namespace,

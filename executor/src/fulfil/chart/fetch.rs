@@ -141,7 +141,7 @@ fn of_archive(url: &str, host: &str, login: Login) -> Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Lane;
+    use crate::target::ClusterIx;
 
     #[test]
     fn what_is_secret_in_a_url_is_in_files_and_the_arguments_only_name_them() {
@@ -150,7 +150,8 @@ mod tests {
             "https://robot:p%40ss:word@charts/x-1.0.0.tgz",
             "https://robot:p%40ss:word@charts/x-1.0.0.tgz?X-Amz-Signature=5f1c",
         ] {
-            let key = Key { lane: Lane(0), url: url.into(), version: String::new(), namespace: String::new() };
+            let key =
+                Key { cluster: ClusterIx::from(0), url: url.into(), version: String::new(), namespace: String::new() };
             let Source { arguments, files } = source(&key);
             let secret = ["robot", "ss:word", "5f1c"];
             assert!(!secret.iter().any(|secret| arguments.concat().contains(secret)), "{arguments:?}");

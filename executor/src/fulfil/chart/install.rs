@@ -134,7 +134,7 @@ impl Charts {
     fn elsewhere(&self, task: &Task<'_>, release: &Listed) -> String {
         let Listed { name, namespace, chart, .. } = release;
         let mut note = format!("installed already, as release {name} in namespace {namespace}, from {chart}");
-        let wanted = self.namespaces.get(&(task.key.lane, task.key.identity()));
+        let wanted = self.namespaces.get(&(task.key.cluster, task.key.identity()));
         if let Some(wanted) = wanted.filter(|wanted| wanted.len() > 1) {
             let wanted: Vec<_> = wanted.iter().map(String::as_str).collect();
             note.push_str(&format!("; components disagree on its namespace: {}", wanted.join(", ")));

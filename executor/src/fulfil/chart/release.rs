@@ -2,14 +2,15 @@
 
 use semver::Version;
 use serde::Deserialize;
-use switchyard_proto::v1::{Change, Outcome};
+use switchyard_proto::v1::Change;
 
-use super::{Charts, Done, Failed, Task, fetch::Fetched, identity};
+use super::{Charts, Done, Failed, Task, Work, fetch::Fetched, identity};
 use crate::{
     classify,
     failure::{Failure, Reason},
     helm::{self, Call},
     mask::{Secrets, Unmasked},
+    schedule::UnitOutcome,
 };
 
 /// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.
@@ -121,29 +122,26 @@ impl Charts {
             // As Meshery does it: a chart often has a namespace of its own.
             arguments.push("--create-namespace".into());
         }
-        if self.plan.dry_run {
-            arguments.extend(["--dry-run=server".into(), "--hide-secret".into()]);
-        }
+        let manner = self.manner;
+        arguments.extend(manner.flags.iter().map(|&flag| flag.to_owned()));
         let of = format!("{release}-{}", chart.about.version);
         let error = match self.helm(task, release, &key.namespace, command, arguments).await {
             Ok(_) => {
-                let was = if self.plan.dry_run { "would be" } else { "was" };
+                let was = manner.was;
                 let mut note =
                     if installs { format!("{of} {was} installed") } else { format!("it {was} {done} to {of}") };
                 // Helm installs definitions and never touches them again (case 99).
                 if !installs && chart.about.has_definitions {
                     note.push_str(", without the definitions in its crds, which stay as they are");
                 }
-                if self.plan.dry_run {
-                    note.push_str("; it was rendered, and its objects and hooks were not tried");
-                }
+                note.push_str(manner.caveat);
                 return Ok(Done { change, release: release.into(), note });
             }
             Err(error) => error,
         };
-        let would = if self.plan.dry_run { "would not be" } else { "was not" };
+        let was_not = manner.was_not;
         let text = format!(
-            "{of} {would} {done} as release {release} in namespace {} of cluster {}",
+            "{of} {was_not} {done} as release {release} in namespace {} of cluster {}",
             key.namespace, cluster.name
         );
         let secrets = self.secrets(task);
@@ -153,8 +151,8 @@ impl Charts {
         };
         let mut failed = Failed { release: release.into(), ..failure.into() };
         // What a chart brings along is not there in a dry run, so what stands on it cannot be told (D20).
-        if self.plan.dry_run && failed.failure.message.contains("no matches for kind") {
-            failed.outcome = Outcome::Indeterminate;
+        if manner.work == Work::Look && failed.failure.message.contains("no matches for kind") {
+            failed.outcome = UnitOutcome::Indeterminate;
             failed.failure.message = format!("cannot tell in a dry run: {}", failed.failure.message);
         }
         Err(failed)

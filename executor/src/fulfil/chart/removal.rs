@@ -3,7 +3,7 @@
 use switchyard_proto::v1::Change;
 
 use super::{
-    Charts, Done, Failed, Task,
+    Charts, Done, Failed, Task, Work,
     release::{Listed, Whose},
 };
 use crate::failure::{Failure, Reason};
@@ -37,14 +37,14 @@ impl Charts {
             let told = self.take_away(task, release).await;
             told.map_err(|failed| Failed { release: release.name.clone(), ..failed })?;
         }
-        let note = if self.plan.dry_run { "it would be removed".into() } else { String::new() };
+        let note = self.manner.removed.into();
         Ok(Done { change: Change::Removed, release: names, note })
     }
 
     /// The releases in the namespaces that the design's components want the chart in. There is one, unless each of them has its
     /// own, or somebody has installed the same chart under another name and with our mark.
     fn of_this_design(&self, task: &Task<'_>, releases: Vec<Listed>) -> Vec<Listed> {
-        let wanted = self.namespaces.get(&(task.key.lane, task.key.identity()));
+        let wanted = self.namespaces.get(&(task.key.cluster, task.key.identity()));
         let is_wanted = |release: &Listed| wanted.is_some_and(|wanted| wanted.contains(&release.namespace));
         releases.into_iter().filter(is_wanted).collect()
     }
@@ -61,6 +61,9 @@ impl Charts {
             return Err(Failure::new(Reason::ChartConflict, text).into());
         }
         self.may_go(task, release).await?;
-        if self.plan.dry_run { Ok(()) } else { self.uninstall(task, release).await }
+        match self.manner.work {
+            Work::Look => Ok(()),
+            Work::Change => self.uninstall(task, release).await,
+        }
     }
 }

@@ -84,7 +84,7 @@ impl Direct {
 
     /// Has the API server say whether the object is as asked, marks aside: what it would change is what is not.
     async fn share(&self, task: &Task<'_>, other: String, conflict: Failure) -> Result<Settled, Verdict> {
-        let patch = Patch { force: true, dry_run: true, ..self.patch(task) };
+        let patch = Patch { force: true, ..self.patch(task) };
         let rehearsed = apply::rehearse(task.cluster, &patch, Marks::Aside, task.order.answer_by).await.result;
         let rehearsed = match rehearsed {
             Ok(rehearsed) => rehearsed,

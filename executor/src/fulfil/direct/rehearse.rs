@@ -4,31 +4,62 @@
 //! design. Such an object is tried in a namespace that is there (L11): what the server says of the object itself holds there too,
 //! what it says of the place does not.
 
-use serde_json::Value;
+use std::sync::OnceLock;
 
-use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, rewritten, taken_over};
+use serde_json::Value;
+use switchyard_proto::v1::Operation;
+
+use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, gone, rewritten, taken_over};
 use crate::{
     classify::{Subject, Verdict},
     cluster::{
         Change,
         apply::{self, Marks, Outcome, Patch, Rehearsed},
+        remove,
     },
     failure::{Failure, Reason},
-    fulfil::{Attempt, Done},
+    fulfil::{Attempt, Done, Order},
+    plan,
+    target::ClusterIx,
 };
 
 /// Every cluster has it.
 const TRIED_IN: &str = "default";
 
-impl Direct {
-    pub(super) async fn rehearse(&self, task: &Task<'_>) -> Attempt {
+/// Rehearses the direct steps of one plan, and what adapters are asked for. Nothing here writes.
+pub(crate) struct Rehearse {
+    direct: Direct,
+}
+
+impl Rehearse {
+    pub(crate) fn new(direct: Direct) -> Self {
+        Self { direct }
+    }
+
+    pub(crate) async fn rehearse(&self, object: &plan::Direct, cluster: ClusterIx, order: &Order) -> Attempt {
+        let act = async |task: &Task<'_>| match self.direct.plan.operation {
+            Operation::Undeploy => self.removal(task).await,
+            Operation::Deploy | Operation::Unspecified => self.apply(task).await,
+        };
+        Box::pin(self.direct.attempt((object, cluster), order, act)).await
+    }
+
+    async fn removal(&self, task: &Task<'_>) -> Attempt {
+        let first_seen = OnceLock::new();
+        let outcome =
+            remove::rehearse(task.cluster, &self.direct.removal(task, &first_seen), task.order.answer_by).await;
+        let result = outcome.result.map(|removed| gone(task, removed));
+        Attempt { result, sent: outcome.sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    async fn apply(&self, task: &Task<'_>) -> Attempt {
         let (cluster, by) = (task.cluster, task.order.answer_by);
-        let mut outcome = apply::rehearse(cluster, &self.patch(task), Marks::Count, by).await;
+        let mut outcome = apply::rehearse(cluster, &self.direct.patch(task), Marks::Count, by).await;
         let (mut sent, mut shared_with) = (1, None);
         if let Some(conflict) = conflict(&outcome.result) {
-            match self.settle(task, conflict).await {
+            match self.direct.settle(task, conflict).await {
                 Ok(Settled::Force { from }) => {
-                    let forced = Patch { force: true, ..self.patch(task) };
+                    let forced = Patch { force: true, ..self.direct.patch(task) };
                     outcome = apply::rehearse(cluster, &forced, Marks::Count, by).await;
                     outcome.warnings.extend(from.as_deref().map(taken_over));
                     sent += 1;
@@ -45,7 +76,7 @@ impl Direct {
         }
         let result = match outcome.result {
             Ok(rehearsed) => Ok(rehearsed),
-            Err(verdict) => match self.tell(verdict, &task.subject, task.direct, task.order) {
+            Err(verdict) => match self.direct.tell(verdict, &task.subject, task.direct, task.order) {
                 Verdict::Unknown(missing) if missing.reason == Reason::NamespaceNotFound && self.comes(task) => {
                     sent += 1;
                     let tried = self.try_elsewhere(task, Verdict::Unknown(missing)).await;
@@ -56,7 +87,7 @@ impl Direct {
             },
         };
         let result = result.map(|Rehearsed { applied, diff, diff_left_out, after, .. }| {
-            let altered = after.map(|after| altered(task.direct, &after, &self.secrets)).unwrap_or_default();
+            let altered = after.map(|after| altered(task.direct, &after, &self.direct.secrets)).unwrap_or_default();
             outcome.warnings.extend(rewritten(&altered));
             Done { shared_with, altered, diff_left_out, ..done(&task.subject, applied, diff) }
         });
@@ -65,7 +96,7 @@ impl Direct {
 
     /// Whether the run itself would bring the object's namespace along.
     fn comes(&self, task: &Task<'_>) -> bool {
-        let is_created = self.plan.options.create_namespaces && !self.is_of_an_adapter(task.order);
+        let is_created = self.direct.plan.options.create_namespaces && !self.direct.is_of_an_adapter(task.order);
         task.direct.namespace_by.is_some() || is_created
     }
 
@@ -75,7 +106,7 @@ impl Direct {
         let cannot_tell = |missing| Outcome { result: Err(missing), warnings: Vec::new() };
         let Some(manifest) = in_namespace(&task.direct.manifest, TRIED_IN) else { return cannot_tell(missing) };
         let subject = Subject { namespace: TRIED_IN, ..task.subject.clone() };
-        let patch = Patch { subject, manifest: manifest.into(), ..self.patch(task) };
+        let patch = Patch { subject, manifest: manifest.into(), ..self.direct.patch(task) };
         let mut tried = apply::rehearse(task.cluster, &patch, Marks::Count, task.order.answer_by).await;
         let namespace = task.subject.namespace;
         tried.result = match tried.result {

@@ -1,20 +1,21 @@
-use switchyard_proto::v1::ObjectRef;
-
 use super::*;
 use crate::{
     diff::{FieldDiff, Shown},
-    fulfil::adapter::look::{Seen, There},
-    schedule::Lane,
+    fulfil::{
+        ObjectId,
+        adapter::look::{Seen, There},
+    },
+    target::ClusterIx,
 };
 
 fn looks(seen: Vec<Seen>) -> Vec<Look> {
     let name = |ix: usize| ["east", "west"][ix].to_owned();
-    seen.into_iter().enumerate().map(|(ix, seen)| Look { lane: Lane(ix as u16), cluster: name(ix), seen }).collect()
+    seen.into_iter().enumerate().map(|(ix, seen)| Look { at: ClusterIx::from(ix), cluster: name(ix), seen }).collect()
 }
 
 fn there(foreign: Option<Reason>, change: Change, differs: Vec<FieldDiff>) -> Seen {
     let foreign = foreign.map(|reason| (reason, "one of others".to_owned()));
-    Seen::There(Box::new(There { foreign, change, differs, lingers: None, object: ObjectRef::default() }))
+    Seen::There(Box::new(There { foreign, change, differs, lingers: None, object: ObjectId::default() }))
 }
 
 fn ours(change: Change) -> Seen {

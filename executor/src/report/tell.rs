@@ -10,7 +10,8 @@ use switchyard_service::{
 };
 use tracing::{Span, field::Empty};
 
-use crate::{attributes, plan::Step, report, schedule::StepIx};
+use super::outcome_name;
+use crate::{attributes, plan::Step, target::StepIx};
 
 /// Longest text of a log line or a span, in bytes.
 const LONGEST: usize = 1024;
@@ -46,7 +47,7 @@ pub(super) fn target(run_id: &str, step: &Step, target: &v1::TargetResult) {
         { attributes::COMPONENT } = step.component.name,
         { attributes::CLUSTER } = cluster,
         adapter,
-        { attributes::OUTCOME } = report::outcome_name(target.outcome()),
+        { attributes::OUTCOME } = outcome_name(target.outcome()),
         reason = error.map(|error| error.reason.as_str()),
         why = error.map(|error| capped(&error.message, LONGEST)),
         attempts = target.attempts,
@@ -68,7 +69,7 @@ pub(super) fn ended(span: &Span, outcome: v1::Outcome, because: &str, targets: &
     if span.is_disabled() {
         return;
     }
-    span.record(attributes::OUTCOME, report::outcome_name(outcome));
+    span.record(attributes::OUTCOME, outcome_name(outcome));
     if outcome == v1::Outcome::Succeeded {
         return;
     }
