@@ -43,14 +43,19 @@ async fn failure_of_what_is_needed_withholds_nothing() {
 /// S19: where helm is absent, that is the reason.
 #[tokio::test]
 async fn helm_that_is_not_there_is_the_reason() {
-    let stand = Stand::with_helm("/nowhere/helm").await;
+    // It is there when the executor starts, which refuses to start otherwise, and not any more when it is needed.
+    let folder = Folder::new("no-helm").unwrap();
+    let helm = folder.path().join("helm");
+    std::fs::copy(real_helm().await, &helm).unwrap();
+    let stand = Stand::with_helm(helm.to_str().unwrap()).await;
+    std::fs::remove_file(&helm).unwrap();
     let namespace = namespace("charts_no_helm").await;
     let design = Design::new().needs("m", "component", &namespace, &[]);
     let request = deploy(&design, &["east"], &[("m", "oci://127.0.0.1:1/x", "1.0.0")]);
     let outcome = stand.run(request.clone()).await;
     let (reason, message) = failure(&outcome, "component");
     assert_eq!(reason, "HELM_MISSING");
-    assert!(message.contains("/nowhere/helm"), "{message}");
+    assert!(message.contains(helm.to_str().unwrap()), "{message}");
     assert_eq!(outcome.verdict(), Verdict::Succeeded);
 
     let pair = Pair::shared().await;
