@@ -9,7 +9,7 @@ use switchyard_proto::v1;
 use crate::{
     cluster::{definition, lease::Kinds},
     schedule::Mode,
-    target::{AdapterIx, Adapters, ClusterIx, Clusters, StepIx, Steps, Target, Targets},
+    target::{AdapterIx, Adapters, ClusterIx, Clusters, StepIx, Steps, Target},
 };
 
 /// A verified plan.
@@ -264,13 +264,14 @@ impl Plan {
         secrets.map(|object| object.manifest.clone()).collect()
     }
 
-    /// How long a step may take on each target.
-    pub(crate) fn timeouts(&self) -> Targets<Duration> {
-        let of = |default| self.options.step_timeout.unwrap_or(default);
-        Targets {
-            clusters: self.clusters.iter().map(|_| of(ON_CLUSTER)).collect(),
-            adapters: self.adapters.iter().map(|_| of(THROUGH_ADAPTER)).collect(),
-        }
+    /// How long a step may take on one cluster.
+    pub(crate) fn time_on_cluster(&self) -> Duration {
+        self.options.step_timeout.unwrap_or(ON_CLUSTER)
+    }
+
+    /// How long a step may take through an adapter.
+    pub(crate) fn time_through_adapter(&self) -> Duration {
+        self.options.step_timeout.unwrap_or(THROUGH_ADAPTER)
     }
 
     /// Kinds of the objects that the plan has on a cluster, whoever writes them.

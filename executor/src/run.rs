@@ -207,8 +207,12 @@ impl<F: Fulfil> Driver<F> {
         let nodes: Vec<_> = plan.steps.iter().map(node).collect();
         // One call at a time an adapter (D27).
         let limits = Targets { clusters: limits, adapters: plan.adapters.iter().map(|_| Limit::Fixed(1)).collect() };
+        let lanes = Targets {
+            clusters: limits.clusters.iter().map(|limit| (limit.bound(), plan.time_on_cluster())).collect(),
+            adapters: limits.adapters.iter().map(|limit| (limit.bound(), plan.time_through_adapter())).collect(),
+        };
         Self {
-            schedule: Schedule::new(plan.mode(), &nodes, &limits.map(Limit::bound), plan.timeouts()),
+            schedule: Schedule::new(plan.mode(), &nodes, &lanes),
             limits,
             at_work: Together::new(),
             timers: BinaryHeap::new(),

@@ -224,6 +224,8 @@ struct Step {
 #[derive(Debug)]
 struct Lane {
     limit: usize,
+    /// How long a unit may take from its first start to its end.
+    timeout: Duration,
     in_flight: usize,
     /// Those that were tried before come first, so that none is given up behind others while its time goes by; then those with the
     /// longest chain behind them.
@@ -235,18 +237,18 @@ struct Lane {
 pub(crate) struct Schedule {
     mode: Mode,
     steps: Steps<Step>,
+    targets: Box<[Target]>,
     units: Vec<Unit>,
     lanes: Targets<Lane>,
-    timeouts: Targets<Duration>,
     unsettled: usize,
     cancelled: bool,
     finished: bool,
 }
 
 impl Schedule {
-    /// A schedule of `nodes` in an order that respects their edges. `limits` are the writes in flight of each target, `timeouts`
-    /// how long a unit may take there from its first start to its end.
-    pub(crate) fn new(mode: Mode, nodes: &[Node], limits: &Targets<usize>, timeouts: Targets<Duration>) -> Self {
+    /// A schedule of `nodes` in an order that respects their edges. `lanes` says of each target how many writes may be in flight,
+    /// and how long a unit may take from its first start to its end.
+    pub(crate) fn new(mode: Mode, nodes: &[Node], lanes: &Targets<(usize, Duration)>) -> Self {
         let mut units = Vec::with_capacity(nodes.iter().map(|node| node.targets.len()).sum());
         let mut steps: Steps<Step> = Steps::with_capacity(nodes.len());
         for node in nodes {
@@ -300,8 +302,22 @@ impl Schedule {
                 earlier.height = earlier.height.max(height);
             }
         }
-        let lanes = limits.map(|&limit| Lane { limit: limit.max(1), in_flight: 0, ready: BinaryHeap::new() });
-        Self { mode, unsettled: steps.len(), steps, units, lanes, timeouts, cancelled: false, finished: false }
+        let lanes = lanes.map(|&(limit, timeout)| Lane {
+            limit: limit.max(1),
+            timeout,
+            in_flight: 0,
+            ready: BinaryHeap::new(),
+        });
+        Self {
+            mode,
+            targets: lanes.keys().collect(),
+            unsettled: steps.len(),
+            steps,
+            units,
+            lanes,
+            cancelled: false,
+            finished: false,
+        }
     }
 
     /// Makes the later units wait for the earlier ones: target by target where both have the target, else for all of them.
@@ -436,7 +452,8 @@ impl Schedule {
     /// Starts what may start, and says whether it gave a unit up.
     fn start_what_may(&mut self, now: Instant, commands: &mut Vec<Command>) -> bool {
         let mut gave_up = false;
-        for target in self.lanes.keys() {
+        for at in 0..self.targets.len() {
+            let target = self.targets[at];
             loop {
                 let lane = &mut self.lanes[target];
                 if lane.in_flight >= lane.limit {
@@ -447,9 +464,9 @@ impl Schedule {
                 if state.state != UnitState::Ready {
                     continue;
                 }
-                let deadline = *state.first_started.get_or_insert(now) + self.timeouts[target];
+                let deadline = *state.first_started.get_or_insert(now) + lane.timeout;
                 let left = deadline.saturating_duration_since(now);
-                let shortest = shortest_attempt(self.timeouts[target]);
+                let shortest = shortest_attempt(lane.timeout);
                 if state.attempts > 0 && left < shortest {
                     // Its time went by while it waited for its place.
                     let outcome = state.given_up();
@@ -460,7 +477,7 @@ impl Schedule {
                 state.state = UnitState::Running { in_flight: true };
                 state.attempts += 1;
                 state.last_started = Some(now);
-                self.lanes[target].in_flight += 1;
+                lane.in_flight += 1;
                 commands.push(Command::Start {
                     step: state.step,
                     target,
@@ -493,7 +510,7 @@ impl Schedule {
             End::Indeterminate => UnitOutcome::Indeterminate,
             End::Again { after, patience, lost } => {
                 state.lost |= lost;
-                let timeout = self.timeouts[state.target];
+                let timeout = self.lanes[state.target].timeout;
                 let first = state.first_started.expect("a unit that ran has started");
                 let row = state.count(patience);
                 let latest = (row.since + patience.budget).min(first + timeout - shortest_attempt(timeout));
@@ -548,33 +565,33 @@ impl Schedule {
         }
     }
 
-    /// Settles a step, and in a rehearsal those whose own end had to wait for that.
     fn settle(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
-        self.settle_one(ix, ending, commands);
-        if self.mode == Mode::CarryOut {
-            return;
+        if self.mode == Mode::Rehearse {
+            return self.settle_rehearsed(ix, ending, commands);
         }
-        let mut settled = vec![ix];
-        while let Some(ix) = settled.pop() {
-            for dependent in std::mem::take(&mut self.steps[ix].dependents) {
+        self.steps[ix].ending = Some(ending);
+        self.unsettled -= 1;
+        commands.push(Command::Settle { step: ix, ending, would_be_withheld: None });
+    }
+
+    /// Says what would have held a step back, and settles those that had to wait for that with their own end.
+    fn settle_rehearsed(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
+        let mut settling = vec![(ix, ending)];
+        while let Some((ix, ending)) = settling.pop() {
+            let would_be_withheld = self.would_be_withheld(ix);
+            let step = &mut self.steps[ix];
+            step.ending = Some(ending);
+            step.would_be_withheld = would_be_withheld;
+            self.unsettled -= 1;
+            commands.push(Command::Settle { step: ix, ending, would_be_withheld });
+            for dependent in std::mem::take(&mut step.dependents) {
                 let step = &mut self.steps[dependent];
                 step.unsettled -= 1;
                 if step.unsettled == 0 && step.open == 0 && step.ending.is_none() {
-                    let ending = step.worst.into();
-                    self.settle_one(dependent, ending, commands);
-                    settled.push(dependent);
+                    settling.push((dependent, step.worst.into()));
                 }
             }
         }
-    }
-
-    fn settle_one(&mut self, ix: StepIx, ending: Ending, commands: &mut Vec<Command>) {
-        let would_be_withheld = self.would_be_withheld(ix);
-        let step = &mut self.steps[ix];
-        step.ending = Some(ending);
-        step.would_be_withheld = would_be_withheld;
-        self.unsettled -= 1;
-        commands.push(Command::Settle { step: ix, ending, would_be_withheld });
     }
 
     /// In a rehearsal: which dependency would hold the step back, and which failure would.

@@ -60,7 +60,7 @@ fn whole_plan_is_accepted() {
     let accepted = feed(plan(vec![step("a", &[]), step("b", &["a"])])).unwrap();
     assert_eq!(accepted.plan.steps[StepIx(1)].depends_on, [StepIx(0)]);
     assert!(matches!(accepted.access.raw[..], [Source::Name]));
-    assert_eq!(accepted.plan.timeouts().clusters.raw, [Duration::from_secs(60)]);
+    assert_eq!(accepted.plan.time_on_cluster(), Duration::from_secs(60));
 }
 
 /// A time that no clock can be moved on by would end the run in a panic.
@@ -248,8 +248,7 @@ fn more_adapters_than_can_be_numbered_are_refused() {
     let most = MAX_TARGETS - 1;
     let accepted = feed(plan((0..most).map(through).collect())).unwrap();
     let Work::Adapter(last) = &accepted.plan.steps[StepIx::from(most - 1)].work else { panic!("it is an adapter's") };
-    let timeouts = accepted.plan.timeouts();
-    assert_eq!((last.address, timeouts.adapters.len()), (AdapterIx::from(most - 1), most));
+    assert_eq!((last.address, accepted.plan.adapters.len()), (AdapterIx::from(most - 1), most));
     let refused = feed(plan((0..=most).map(through).collect()));
     assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
 }

@@ -25,7 +25,7 @@ fn layered() -> Vec<Node> {
 #[inline(never)]
 fn counted_schedule(nodes: &[Node]) -> usize {
     let now = Instant::now();
-    let mut schedule = Schedule::new(Mode::CarryOut, nodes, &both(32), both(Duration::from_secs(60)));
+    let mut schedule = Schedule::new(Mode::CarryOut, nodes, &both((32, Duration::from_secs(60))));
     let mut started = std::collections::VecDeque::new();
     let mut succeeded = 0;
     let mut next = Some(Event::Begin);

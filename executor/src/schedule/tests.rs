@@ -30,11 +30,11 @@ fn both<T: Clone>(value: T) -> Targets<T> {
 }
 
 fn schedule(nodes: &[Node], limit: usize) -> Schedule {
-    Schedule::new(Mode::CarryOut, nodes, &both(limit), both(TIMEOUT))
+    Schedule::new(Mode::CarryOut, nodes, &both((limit, TIMEOUT)))
 }
 
 fn rehearsal(nodes: &[Node], limit: usize) -> Schedule {
-    Schedule::new(Mode::Rehearse, nodes, &both(limit), both(TIMEOUT))
+    Schedule::new(Mode::Rehearse, nodes, &both((limit, TIMEOUT)))
 }
 
 /// Number of a cluster.
@@ -464,9 +464,8 @@ proptest! {
     /// state. A rehearsal withholds nothing and says of each step what would have held it back (D20).
     #[test]
     fn laws_hold_in_every_run(world in world()) {
-        let each = |limit: usize| Targets { clusters: vec![limit; 4].into(), adapters: Vec::new().into() };
-        let timeouts = each(0).map(|_| TIMEOUT);
-        let mut schedule = Schedule::new(world.mode, &world.nodes, &each(world.limit), timeouts);
+        let lanes = Targets { clusters: vec![(world.limit, TIMEOUT); 4].into(), adapters: Vec::new().into() };
+        let mut schedule = Schedule::new(world.mode, &world.nodes, &lanes);
         let mut now = Instant::now();
         let mut fate = world.fate.iter().copied().cycle();
         let mut running: Vec<(StepIx, Target)> = Vec::new();
