@@ -135,19 +135,29 @@ impl Watch {
         self.parent_later.contains(&path)
     }
 
-    /// Says in the contract's terms what tonic says in its own about a message above the limit.
+    /// Says in the contract's terms what tonic says in its own about a message that it does not take: one above the limit, and one
+    /// that is none.
     fn translate(&self, headers: &HeaderMap) -> Option<Status> {
         let code = rpc::code_of(headers)?;
-        if !matches!(code, Code::OutOfRange | Code::ResourceExhausted) {
+        if !matches!(code, Code::OutOfRange | Code::ResourceExhausted | Code::Internal) {
             return None;
         }
         let status = Status::from_header_map(headers)?;
         // tonic has no other mark for these than their texts; a test fails when they change.
-        let too_large = ["Error, decoded message length too large", "Error decompressing: size limit"]
-            .iter()
-            .any(|text| status.message().starts_with(text));
+        let begins = |texts: &[&str]| texts.iter().any(|text| status.message().starts_with(text));
+        if code == Code::Internal {
+            let unreadable = begins(&["failed to decode Protobuf message", "Unexpected EOF decoding stream"]);
+            return unreadable.then(|| unreadable_message(status.message()).into_status());
+        }
+        let too_large = begins(&["Error, decoded message length too large", "Error decompressing: size limit"]);
         too_large.then(|| too_large_a_message(self.max_message_bytes).into_status())
     }
+}
+
+/// `why` names fields and says how they are encoded, and no value.
+fn unreadable_message(why: &str) -> status::Refusal {
+    let text = format!("a message cannot be read: {why}");
+    refusal(Reason::RequestInvalid, &text).violation("", text)
 }
 
 fn too_large_a_message(limit: usize) -> status::Refusal {

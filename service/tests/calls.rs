@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use support::{ask, health_of, start};
 use switchyard_proto::v1::{
-    Design, ListRunsRequest, PlanRequest, design::Source, executor_service_client::ExecutorServiceClient,
+    Design, GetRunRequest, ListRunsRequest, PlanRequest, PlanResponse, design::Source,
+    executor_service_client::ExecutorServiceClient,
 };
 use switchyard_service::{
     Shutdown,
@@ -17,8 +18,9 @@ use switchyard_service::{
 };
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
-use tonic::Code;
+use tonic::{Code, Request, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_prost::ProstCodec;
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
@@ -65,6 +67,23 @@ async fn a_message_above_the_limit_is_refused_in_the_contracts_terms() {
     assert!(client.plan(request(60 << 10)).await.is_ok());
     let running = start(&[]).await;
     assert!(running.client().await.plan(request(8 << 20)).await.is_ok());
+}
+
+/// Whoever gets a status without a reason takes it for one that was made on the way, and calls again.
+#[tokio::test]
+async fn a_message_that_is_none_is_refused_in_the_contracts_terms() {
+    let running = start(&[]).await;
+    let mut grpc = Grpc::new(running.channel().await);
+    grpc.ready().await.unwrap();
+    // No field has the number 0, with which the design would begin.
+    let wrong = Request::new(GetRunRequest { run_id: "\u{1}".into() });
+    let path = PathAndQuery::from_static("/switchyard.v1.PlannerService/Plan");
+    let codec = ProstCodec::<GetRunRequest, PlanResponse>::default();
+
+    let status = grpc.server_streaming(wrong, path, codec).await.unwrap_err();
+
+    assert_eq!((status.code(), status::reason_of(&status)), (Code::InvalidArgument, Some(Reason::RequestInvalid)));
+    assert!(status.message().contains("PlanRequest.design"), "{}", status.message());
 }
 
 #[tokio::test]
