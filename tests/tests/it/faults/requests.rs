@@ -11,13 +11,15 @@ use switchyard_tests::{
     client::{Client, Execution, Outcome},
     fault::{Fault, Gate, Rule, Seen},
     plan::Draft,
+    relay::Relay,
+    sandbox::Cluster,
 };
 use tonic::Status;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use super::{
-    stage::{Stage, check, within},
+    stage::{Stage, check, eventually, within},
     streams::{chain, refused, run_id, wait_for_results, watch},
 };
 
@@ -63,16 +65,42 @@ fn writes(stage: &Stage, name: &str) -> usize {
     stage.east.count(of_object) + stage.west.count(of_object)
 }
 
+/// Runs that write to configmaps of the stage's namespace, by the audit logs of both clusters: how often each wrote on each.
+async fn runs_by_audit(stage: &Stage, plans: usize) -> [HashMap<String, usize>; 2] {
+    let told = async |cluster: &Cluster| {
+        let mut runs = HashMap::new();
+        // The API server writes it just after it has answered.
+        eventually("the audit log", async || {
+            runs.clear();
+            for event in cluster.audit().unwrap() {
+                if event.is_about("configmaps", &stage.namespace) && event.is_write() {
+                    let run = event.user_agent.rsplit_once(" run/").map_or("none", |(_, run)| run);
+                    *runs.entry(run.to_owned()).or_default() += 1;
+                }
+            }
+            runs.values().sum::<usize>() >= plans * PARTS
+        })
+        .await;
+        runs
+    };
+    [told(stage.world.east()).await, told(stage.world.west()).await]
+}
+
+/// Components of a plan whose calls are cut.
+const PARTS: usize = 4;
+
 /// A call that is cut at any moment, also before the run began, and repeated until it is answered to its end: the plan is
-/// carried out once. The API servers are the witness: one write a component and cluster, whatever was cut.
+/// carried out once. The API servers are the witness: one write a component and cluster, whatever was cut, and as many runs as
+/// plans. `SWITCHYARD_CUTS` says how many plans (else 36).
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_are_cut_and_repeated_are_one_run() {
-    const CUTS: usize = 36;
+    let plans = std::env::var("SWITCHYARD_CUTS").map_or(36, |text| text.parse().unwrap());
     let stage = Stage::set_with("repeated", &[]).await;
-    let mut before_the_run = 0;
-    for number in 0..CUTS {
+    let executor = stage.executor.url().trim_start_matches("http://").parse().unwrap();
+    let (mut before_the_run, mut cuts) = (0, 0);
+    for number in 0..plans {
         let name = |part: usize| format!("cut-{number}-{part}");
-        let draft = (0..4).fold(Draft::on(&["east", "west"]), |draft, part: usize| {
+        let draft = (0..PARTS).fold(Draft::on(&["east", "west"]), |draft, part: usize| {
             let before = part.checked_sub(1).map(name);
             let before: Vec<_> = before.iter().map(String::as_str).collect();
             draft.apply(&name(part), &before, &stage.config_map(&name(part)))
@@ -82,7 +110,11 @@ async fn calls_that_are_cut_and_repeated_are_one_run() {
 
         let mut told = Vec::new();
         for _ in 0..1 + random(3) {
-            let client = stage.executor.client().await.unwrap();
+            cuts += 1;
+            // The connection ends without a word, as when the network or the caller's machine is gone.
+            let relay = Relay::before(executor).await.unwrap();
+            let url = format!("http://{}", relay.address());
+            let client = Client::connect(&url, &url).await.unwrap();
             let mut parts = parts(&start, &draft, stage.access_for(&draft));
             match number % 3 {
                 // In the middle of the plan, or right behind it.
@@ -97,27 +129,35 @@ async fn calls_that_are_cut_and_repeated_are_one_run() {
                             told.extend(started(event));
                         }
                     }
+                    relay.cut();
                     continue;
                 }
             }
             let execution = client.open(parts).await.unwrap();
             tokio::time::sleep(Duration::from_millis(random(60))).await;
+            relay.cut();
             drop((execution, client));
         }
         before_the_run += usize::from(runs_labelled(&stage, "cut", &number.to_string()).await.is_empty());
 
         let outcome = finish(&stage, &start, &draft).await.unwrap();
-        check(&outcome, 4);
+        check(&outcome, PARTS);
         assert_eq!(outcome.verdict(), Verdict::Succeeded, "{:?}", outcome.summary);
         let run_id = &outcome.summary.run_id;
         assert!(told.iter().all(|told| told == run_id), "{told:?} and {run_id}");
         let runs = runs_labelled(&stage, "cut", &number.to_string()).await;
         assert_eq!(runs.iter().map(|run| &run.run_id).collect::<Vec<_>>(), [run_id]);
-        for part in 0..4 {
+        for part in 0..PARTS {
             assert_eq!(writes(&stage, &name(part)), 2, "one a cluster, of {}", name(part));
         }
     }
-    assert!((1..CUTS).contains(&before_the_run), "{before_the_run} of {CUTS} were cut before the run began");
+    println!("{plans} plans, {cuts} cuts, {before_the_run} plans were cut before their run began");
+    assert!((1..plans).contains(&before_the_run), "{before_the_run} of {plans} were cut before the run began");
+    for runs in runs_by_audit(&stage, plans).await {
+        println!("{} runs wrote, {} writes", runs.len(), runs.values().sum::<usize>());
+        assert_eq!(runs.len(), plans, "runs that wrote");
+        assert!(runs.values().all(|&writes| writes == PARTS), "{runs:?}");
+    }
 }
 
 fn started(event: v1::ExecuteResponse) -> Option<String> {
