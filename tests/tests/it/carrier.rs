@@ -1,5 +1,7 @@
 //! A plan that is passed on by a client whose protos are older than the planner's (L0, case 361).
 
+mod earlier;
+
 use prost::{Message, Oneof};
 use switchyard_proto::v1::{self, ExecuteResponse, PlanRequest, execute_response::Event};
 use switchyard_tests::client;
