@@ -176,6 +176,17 @@ pub(crate) fn being_deleted(subject: &Subject<'_>) -> Verdict {
     Verdict::Again { failure, after: None, patience: OVERLOAD, lost: false }
 }
 
+/// The verdict on an object whose namespace is not there.
+pub(crate) fn namespace_not_found(subject: &Subject<'_>) -> Verdict {
+    Verdict::Refused(Failure::new(Reason::NamespaceNotFound, no_namespace(subject)))
+}
+
+fn no_namespace(Subject { cluster, namespace, .. }: &Subject<'_>) -> String {
+    format!(
+        "namespace {namespace} not found on cluster {cluster}; create it, add it to the design, or set create_namespaces"
+    )
+}
+
 /// The verdict on an object whose missing namespace has been created meanwhile.
 pub(crate) fn namespace_created(missing: Failure) -> Verdict {
     Verdict::Again { failure: missing, after: Some(Duration::ZERO), patience: ODD, lost: false }

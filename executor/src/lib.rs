@@ -31,6 +31,7 @@ mod report;
 mod run;
 mod runs;
 mod schedule;
+mod schema;
 mod service;
 mod session;
 mod story;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{
     CONTROLLER, LOST, MISSING_REFERENCE, NEVER, ODD, OVERLOAD, Subject, Verdict, discovery::kind_patience, name,
+    no_namespace,
 };
 use crate::{
     failure::{Cause, Failure, Reason, first_causes},
@@ -167,9 +168,7 @@ impl Class {
         match self.reason {
             Reason::CredentialsRejected => format!("the credentials are no longer accepted by cluster {cluster}"),
             Reason::Forbidden => format!("{what} is forbidden: {text}"),
-            Reason::NamespaceNotFound => format!(
-                "namespace {namespace} not found on cluster {cluster}; create it, add it to the design, or set create_namespaces"
-            ),
+            Reason::NamespaceNotFound => no_namespace(subject),
             Reason::NamespaceTerminating => {
                 format!("namespace {namespace} on cluster {cluster} is being terminated; wait until it is gone: {text}")
             }

@@ -2,6 +2,7 @@
 //!
 //! What both who write and who rehearse have in common is here, and reads only.
 
+mod defined;
 mod existing;
 mod rehearse;
 mod write;
@@ -95,15 +96,7 @@ impl Direct {
         let cluster = &*self.sites[at].cluster;
         let head = &direct.head;
         let options = &self.plan.options;
-        let mut subject = Subject {
-            cluster: &cluster.name,
-            api_version: &head.api_version,
-            kind: &head.kind,
-            namespace: head.metadata.namespace.as_deref().unwrap_or(&options.default_namespace),
-            name: &head.metadata.name,
-            kind_in_design: direct.kind_by.is_some(),
-            namespace_in_design: direct.namespace_by.is_some(),
-        };
+        let mut subject = self.subject(direct, cluster);
         // What is known will do if it holds the kind; what is not known is asked for anew.
         let found = cluster.find(subject.api_version, subject.kind, Instant::now(), order.answer_by).await;
         let undeploys = self.plan.operation == Operation::Undeploy;
@@ -157,6 +150,20 @@ impl Direct {
         let mut attempt = act(&task).await;
         warnings.append(&mut attempt.warnings);
         Attempt { warnings, ..attempt }
+    }
+
+    /// What an object is as the design has it.
+    fn subject<'a>(&'a self, direct: &'a plan::Direct, cluster: &'a Cluster) -> Subject<'a> {
+        let head = &direct.head;
+        Subject {
+            cluster: &cluster.name,
+            api_version: &head.api_version,
+            kind: &head.kind,
+            namespace: head.metadata.namespace.as_deref().unwrap_or(&self.plan.options.default_namespace),
+            name: &head.metadata.name,
+            kind_in_design: direct.kind_by.is_some(),
+            namespace_in_design: direct.namespace_by.is_some(),
+        }
     }
 
     /// Whether it is a rehearsal for an adapter, which does otherwise than a PATCH does: it writes the whole object whoever has

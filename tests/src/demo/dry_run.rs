@@ -96,7 +96,8 @@ fn answer(target: &TargetResult) -> Answer {
         (Ending::Indeterminate, _) => (Paint::Wary, "cannot tell"),
         _ => (Paint::Bad, "would fail"),
     };
-    let tried = || target.warnings.iter().find(|warning| warning.starts_with("tried in namespace ")).cloned();
+    let says_how = |it: &&String| ["tried in namespace ", "as checked against "].iter().any(|how| it.starts_with(how));
+    let tried = || target.warnings.iter().find(says_how).cloned();
     let because = target.error.as_ref().map(|error| error.message.clone()).or_else(tried).unwrap_or_default();
     Answer { word, paint, because }
 }

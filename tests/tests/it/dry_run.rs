@@ -80,7 +80,7 @@ async fn every_component_is_answered_and_nothing_changes() {
         ("inside", Outcome::Succeeded),
         ("wrong", Outcome::Failed),
         (taken.as_str(), Outcome::Indeterminate),
-        ("gadget", Outcome::Indeterminate),
+        ("gadget", Outcome::Succeeded),
         ("broken", Outcome::Failed),
         ("behind", Outcome::Succeeded),
         ("further", Outcome::Succeeded),
@@ -96,7 +96,9 @@ async fn every_component_is_answered_and_nothing_changes() {
     assert!(inside.warnings.iter().any(|it| it.contains("tried in namespace default")), "{:?}", inside.warnings);
     assert!(told("wrong").contains("no such key!") && told("wrong").contains("tried in"), "{}", told("wrong"));
     assert!(told(&taken).contains(&format!("created by component {namespace}")), "{}", told(&taken));
-    assert!(told("gadget").contains(&format!("gadgets.{group}")), "{}", told("gadget"));
+    let gadget = outcome.target("gadget", "east").unwrap();
+    let checked = format!("as checked against the schema of component gadgets.{group}");
+    assert!(gadget.warnings.iter().any(|it| it.starts_with(&checked)), "{:?}", gadget.warnings);
     let held = outcome.result("further").unwrap().would_be_withheld.clone().unwrap();
     assert_eq!((held.component.as_str(), held.root_component.as_str()), ("behind", "broken"));
     assert!(outcome.result("gadget").unwrap().would_be_withheld.is_none());
@@ -125,6 +127,66 @@ async fn every_component_is_answered_and_nothing_changes() {
     let real: Vec<_> = writes.iter().filter(|event| !event.uri.contains("dryRun=All")).collect();
     // Only what the test itself deployed.
     assert_eq!(real.len(), 2, "{real:#?}");
+}
+
+/// L11: objects whose definition comes with the design are told what an API server would say of them, without one; then the API
+/// server says the same.
+#[tokio::test]
+async fn objects_of_a_definition_of_the_design_are_checked_against_its_schema() {
+    let pair = Pair::shared().await;
+    let tag = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+    let (group, namespace) = (format!("s{tag}.example"), format!("schema-{tag}"));
+    let schema = "{type: object, properties: {spec: {type: object, required: [size], properties: {size: {type: integer, maximum: 9}, \
+                  level: {type: integer, default: 3}, tags: {type: array, items: {type: string}, x-kubernetes-list-type: set}}}}}";
+    let definition = format!(
+        "{{spec: {{group: {group}, scope: Namespaced, names: {{plural: gadgets, singular: gadget, kind: Gadget}}, versions: \
+         [{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {schema}}}}}]}}}}"
+    );
+    let defines = format!("gadgets.{group}");
+    let mut design = Design::new().component(&namespace, ("v1", "Namespace"), &[], "{}").component(
+        &defines,
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        &[],
+        &definition,
+    );
+    let cases = [
+        ("fine", "v1", namespace.clone(), "{size: 9, tags: [a, b]}", None),
+        ("large", "v1", namespace.clone(), "{size: 10}", Some(("INVALID", "spec.size"))),
+        ("missing", "v1", namespace.clone(), "{level: 1}", Some(("INVALID", "size"))),
+        ("unknown", "v1", namespace.clone(), "{size: 1, weight: 2}", Some(("INVALID", "weight"))),
+        ("typed", "v1", namespace.clone(), "{size: 'canary-9'}", Some(("INVALID", "spec.size"))),
+        ("twice", "v1", namespace.clone(), "{size: 1, tags: [a, a]}", Some(("INVALID", "spec.tags"))),
+        ("Wrong_Name", "v1", namespace.clone(), "{size: 1}", Some(("INVALID", "metadata.name"))),
+        ("elsewhere", "v1", format!("typo-{tag}"), "{size: 1}", Some(("NAMESPACE_NOT_FOUND", "typo"))),
+        ("older", "v2", namespace.clone(), "{size: 1}", Some(("KIND_UNKNOWN", "v2"))),
+    ];
+    for (name, version, namespace, spec, _) in &cases {
+        let version = format!("{group}/{version}");
+        let configuration = format!("{{metadata: {{namespace: {namespace}}}, spec: {spec}}}");
+        design = design.component(name, (&version, "Gadget"), &[&defines], &configuration);
+    }
+    let client = pair.client().await;
+
+    let asked = client.run(dry(&design, &["east"]), vec![]).await.unwrap();
+    let request = client::deploy(design.text(), &["east"]);
+    let done = client.run(request, vec![]).await.unwrap();
+
+    for (outcome, is_dry) in [(&asked, true), (&done, false)] {
+        for (name, _, _, _, wrong) in &cases {
+            let target = outcome.target(name, "east").unwrap();
+            let Some((reason, text)) = wrong else {
+                assert_eq!((target.outcome(), target.change()), (Outcome::Succeeded, Change::Created), "{target:?}");
+                continue;
+            };
+            let failure = target.error.as_ref().unwrap_or_else(|| panic!("{name} in dry run {is_dry}: {target:?}"));
+            assert_eq!((target.outcome(), failure.reason.as_str()), (Outcome::Failed, *reason), "{failure:?}");
+            assert!(failure.message.contains(text), "{name}: {}", failure.message);
+            assert!(!is_dry || !failure.message.contains("canary"), "{}", failure.message);
+        }
+    }
+    let fine = asked.target("fine", "east").unwrap();
+    assert!(fine.warnings[0].starts_with(&format!("as checked against the schema of component {defines}")));
+    assert_eq!(fine.object.as_ref().unwrap().namespace, namespace);
 }
 
 /// Resource versions of what a namespace holds, by name.

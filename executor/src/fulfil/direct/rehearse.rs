@@ -4,12 +4,12 @@
 //! design. Such an object is tried in a namespace that is there (L11): what the server says of the object itself holds there too,
 //! what it says of the place does not.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use serde_json::Value;
 use switchyard_proto::v1::Operation;
 
-use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, gone, rewritten, taken_over};
+use super::{ADOPTED, Direct, Settled, Task, altered, conflict, defined::Schemas, done, gone, rewritten, taken_over};
 use crate::{
     classify::{Subject, Verdict},
     cluster::{
@@ -28,12 +28,14 @@ const TRIED_IN: &str = "default";
 
 /// Rehearses the direct steps of one plan, and what adapters are asked for. Nothing here writes.
 pub(crate) struct Rehearse {
-    direct: Direct,
+    pub(super) direct: Direct,
+    /// Of kinds that the design defines.
+    pub(super) schemas: Mutex<Schemas>,
 }
 
 impl Rehearse {
     pub(crate) fn new(direct: Direct) -> Self {
-        Self { direct }
+        Self { direct, schemas: Mutex::default() }
     }
 
     pub(crate) async fn rehearse(&self, object: &plan::Direct, cluster: ClusterIx, order: &Order) -> Attempt {
@@ -41,7 +43,15 @@ impl Rehearse {
             Operation::Undeploy => self.removal(task).await,
             Operation::Deploy | Operation::Unspecified => self.apply(task).await,
         };
-        Box::pin(self.direct.attempt((object, cluster), order, act)).await
+        let attempt = Box::pin(self.direct.attempt((object, cluster), order, act)).await;
+        match attempt.result {
+            Err(missing @ Verdict::Unknown(_))
+                if attempt.sent == 0 && missing.failure().reason == Reason::KindUnknown =>
+            {
+                Box::pin(self.by_definition(missing, (object, cluster), order)).await
+            }
+            _ => attempt,
+        }
     }
 
     async fn removal(&self, task: &Task<'_>) -> Attempt {
