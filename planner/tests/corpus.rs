@@ -1,126 +1,38 @@
 //! Every design of the corpus gives a plan or its full list of problems, and exactly the one that `corpus.tsv` says.
 //!
-//! The corpus lies beside the repository (`../shared/corpus`) and is no part of it. When it is not there these tests say so
-//! and pass. `SWITCHYARD_CORPUS_WRITE=<file>` writes what the planner answers now, in the table's form, to compare.
+//! The corpus lies beside the repository (`../shared/corpus`) and is no part of it, so these tests are ignored unless asked
+//! for (`cargo test --test corpus -- --ignored`), as the gate does where it is there. What they show is shown by the designs
+//! of `tests/designs` too (`designs.rs`).
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use switchyard_planner::document::Limits;
-use switchyard_planner::plan::{Operation, Plan, Refusal, Request, Source, plan};
+use switchyard_planner::plan::{Operation, Plan};
 use switchyard_planner::registry::{Form, Layers, Protocol, Registrant, Registry, file};
 use switchyard_planner::route::Route;
 
+use common::designs::{self, everything_direct, files, name, planned, planned_with};
+
 const TABLE: &str = include_str!("corpus.tsv");
 
-fn corpus() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/designs");
-    if path.is_dir() {
-        return Some(path);
-    }
-    eprintln!("skipped: the corpus of designs is not at ../shared/corpus beside the repository");
-    None
-}
-
-fn files(corpus: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort_unstable();
-    files
-}
-
-/// A registry in which one registrant without an adapter stands behind everything.
-fn everything_direct() -> Registry {
-    let form =
-        Form { registrants: vec![Registrant::named("all")], default_registrant: "all".into(), ..Form::default() };
-    Registry::from_form(form, None).unwrap()
-}
-
-fn planned(text: &str, registry: &Registry, operation: Operation) -> Result<Plan, Refusal> {
-    planned_with(text, Layers { request: None, own: registry }, operation)
-}
-
-fn planned_with(text: &str, registries: Layers<'_>, operation: Operation) -> Result<Plan, Refusal> {
-    let request = Request {
-        source: Source::Text(text),
-        operation,
-        dry_run: false,
-        clusters: vec!["east".into(), "west".into()],
-        charts: false,
-        default_namespace: "default".into(),
-        limits: Limits::default(),
-    };
-    plan(request, registries)
-}
-
-fn kinds(refusal: &Refusal) -> String {
-    let Refusal::Design { problems, .. } = refusal else { panic!("no address in the corpus: {refusal}") };
-    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    for problem in problems {
-        *kinds.entry(problem.kind.as_str()).or_default() += 1;
-    }
-    kinds.iter().map(|(kind, count)| format!("{kind}*{count}")).collect::<Vec<_>>().join(" ")
-}
-
-/// What the table says about a file: steps, set aside, declared edges, undeclared edges, problems with a registry that
-/// routes everything directly; then problems with the planner's built-in registry.
-fn row(text: &str) -> String {
-    let mut row = match planned(text, &everything_direct(), Operation::Deploy) {
-        Ok(plan) => {
-            let declared: usize = plan.steps.iter().map(|step| step.depends_on.len()).sum();
-            let undeclared: usize = plan.steps.iter().map(|step| step.runs_after.len()).sum();
-            format!("{}\t{}\t{declared}\t{undeclared}\t-", plan.steps.len(), plan.set_aside.len())
-        }
-        Err(refusal) => format!("-\t-\t-\t-\t{}", kinds(&refusal)),
-    };
-    match planned(text, &Registry::builtin(), Operation::Deploy) {
-        Ok(_) => row.push_str("\t-"),
-        Err(refusal) => write!(row, "\t{}", kinds(&refusal)).unwrap(),
-    }
-    row
-}
-
-fn name(file: &Path) -> String {
-    file.file_name().unwrap().to_string_lossy().into_owned()
-}
-
-fn table() -> BTreeMap<&'static str, (&'static str, String)> {
-    let rows = TABLE.lines().filter(|line| !line.starts_with('#') && !line.starts_with("file\t"));
-    rows.map(|line| {
-        let mut cells = line.split('\t');
-        let (file, checked) = (cells.next().unwrap(), cells.next().unwrap());
-        (file, (checked, cells.take(6).collect::<Vec<_>>().join("\t")))
-    })
-    .collect()
+/// Where the corpus is.
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/designs")
 }
 
 #[test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 fn every_design_gives_what_the_table_says() {
-    let Some(corpus) = corpus() else { return };
-    let table = table();
-    let mut wrong = String::new();
-    let mut written = String::new();
-    let files = files(&corpus);
-    for file in &files {
-        let (name, found) = (name(file), row(&fs::read_to_string(file).unwrap()));
-        writeln!(written, "{name}\t{found}").unwrap();
-        match table.get(name.as_str()) {
-            Some((_, expected)) if *expected == found => {}
-            expected => writeln!(wrong, "{name}: expected {expected:?}, found {found:?}").unwrap(),
-        }
-    }
-    if let Ok(path) = std::env::var("SWITCHYARD_CORPUS_WRITE") {
-        fs::write(path, written).unwrap();
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!(table.len(), files.len(), "the table has rows of files that are not in the corpus");
+    designs::assert_answers(&corpus(), TABLE);
 }
 
 #[test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 fn the_same_design_gives_the_same_answer_again() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus();
     for file in files(&corpus) {
         let text = fs::read_to_string(&file).unwrap();
         let answer = || planned(&text, &everything_direct(), Operation::Deploy);
@@ -129,8 +41,9 @@ fn the_same_design_gives_the_same_answer_again() {
 }
 
 #[test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 fn an_undeploy_has_the_same_steps_and_the_edges_turned_round() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus();
     for file in files(&corpus) {
         let text = fs::read_to_string(&file).unwrap();
         let up = planned(&text, &everything_direct(), Operation::Deploy);
@@ -155,8 +68,9 @@ fn an_undeploy_has_the_same_steps_and_the_edges_turned_round() {
 }
 
 #[test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 fn no_plan_and_no_problem_holds_what_registrants_carry() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus();
     let mut with_kubeconfigs = 0;
     for file in files(&corpus) {
         let text = fs::read_to_string(&file).unwrap();
@@ -186,8 +100,9 @@ fn no_plan_and_no_problem_holds_what_registrants_carry() {
 /// documents; in one of them the registrant of a model advertises a host and a port, and that model's components alone take
 /// the other path.
 #[test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 fn the_installations_registry_decides_and_the_design_stays() {
-    let Some(designs) = corpus() else { return };
+    let designs = corpus();
     let documents = designs.parent().unwrap().join("registry/models-from-designs");
     let text = fs::read_to_string(designs.join("katib-2-4-2-1c9730-v1b1.yaml")).unwrap();
     let everything_else = everything_direct();

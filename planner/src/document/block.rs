@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use super::build::Builder;
 use super::limits::Limits;
 use super::scalar;
-use super::text::{At, Text};
 use super::tree::{Node, Value};
 use crate::budget::Budget;
 use crate::problem::Problem;
+use crate::text::{At, Text};
 
 /// Reads a document that holds nothing but plain block style; none when there is anything else in it.
 pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> Option<Node<'t>> {
@@ -544,21 +544,27 @@ mod tests {
         }
     }
 
-    #[test]
-    fn both_readers_agree_on_every_design_of_the_corpus() {
-        let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/designs");
-        let Ok(files) = std::fs::read_dir(corpus) else {
-            eprintln!("skipped: the corpus of designs is not at ../shared/corpus beside the repository");
-            return;
-        };
+    fn agree_on_designs(folder: &str) {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let (mut here, mut all) = (0, 0);
-        for file in files {
+        for file in std::fs::read_dir(folder).expect("the folder is there") {
             let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
             here += usize::from(agree(&text));
             all += 1;
         }
         eprintln!("{here} of {all} designs are read here");
         assert!(here > 0);
+    }
+
+    #[test]
+    fn both_readers_agree_on_every_design() {
+        agree_on_designs("tests/designs");
+    }
+
+    #[test]
+    #[ignore = "needs ../shared/corpus, which is no part of the repository"]
+    fn both_readers_agree_on_every_design_of_the_corpus() {
+        agree_on_designs("../../shared/corpus/designs");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! What the planner's tests share: designs from small builders, plans in short form.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+pub(crate) mod designs;
 pub(crate) mod server;
 
 use serde_json::{Value, json};

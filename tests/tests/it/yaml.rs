@@ -160,15 +160,12 @@ fn every_decision_stands_in_the_documentation() {
     }
 }
 
-/// Designs from the field, where they lie beside the repository. They hold secrets: nothing of them is printed but file names and
-/// paths of fields.
+/// Designs from the field. They hold secrets: nothing of them is printed but file names and paths of fields.
 #[tokio::test]
+#[ignore = "needs ../shared/corpus, which is no part of the repository"]
 async fn designs_from_the_field_mean_the_same_to_go() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/designs");
-    let Ok(entries) = fs::read_dir(folder) else {
-        eprintln!("skipped: the corpus of designs is not at ../shared/corpus beside the repository");
-        return;
-    };
+    let entries = fs::read_dir(folder).unwrap();
     let paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     let (paths, documents): (Vec<_>, Vec<_>) =
         paths.into_iter().filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).unzip();
