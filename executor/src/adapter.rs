@@ -302,7 +302,7 @@ impl Adapter {
             let sent = self.send("Provision", request, call, async |request| client.provision(request).await).await;
             match sent {
                 Ok(response) => return Ok(response.into_inner().message.into()),
-                Err(status) => match answer::judge(self, &status, call) {
+                Err(status) => match answer::judge(self, &status, call, call.deadline <= Instant::now()) {
                     // Nothing was executed, so the other method may be tried.
                     Error::NotOffered { .. } if call.protocol != AdapterProtocol::Provision => {
                         self.only_process_oam.store(true, Ordering::Relaxed);
@@ -325,7 +325,7 @@ impl Adapter {
         let mut client = MeshServiceClient::new(channel);
         let sent = self.send("ProcessOAM", request, call, async |request| client.process_oam(request).await).await;
         sent.map(|response| response.into_inner().message.into()).map_err(|status| {
-            match answer::judge(self, &status, call) {
+            match answer::judge(self, &status, call, call.deadline <= Instant::now()) {
                 Error::NotOffered { address, methods } if call.protocol == AdapterProtocol::ProcessOam => {
                     Error::NotOffered { address, methods }
                 }

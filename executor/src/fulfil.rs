@@ -6,6 +6,7 @@ pub(crate) mod adapter;
 mod carry_out;
 pub(crate) mod chart;
 pub(crate) mod direct;
+pub(crate) mod handover;
 mod rehearse;
 
 use std::{future::Future, sync::Arc};

@@ -4,6 +4,8 @@
 //! never holds the run up (cases 115, 117). They are kept encoded, as they are sent, and counted in the budget of all requests:
 //! an event of a run is never refused, so it is the next plan that finds less room (case 248).
 
+pub(crate) mod fit;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::SystemTime,
@@ -18,7 +20,7 @@ use switchyard_proto::{
 use switchyard_service::budget::Share;
 use tokio::sync::watch;
 
-use crate::report::{self, MAX_EVENT};
+use self::fit::{MAX_EVENT, brief, fit};
 
 /// Most events that a reader is given at a time, and the bytes beyond which no further one is added to them.
 pub(crate) const BATCH: usize = 64;
@@ -82,11 +84,11 @@ impl Journal {
         let mut events = self.events();
         events.complete |= matches!(&event, Event::Summary(summary) if summary.complete);
         let sequence = events.kept.len() as u64 + 1;
-        let event = if events.detail > MAX_DETAIL { report::brief(event) } else { event };
+        let event = if events.detail > MAX_DETAIL { brief(event) } else { event };
         let mut message = ExecuteResponse { sequence, time, event: Some(event) };
         let mut kept = Kept::from(&message);
         if kept.encoded_len() > MAX_EVENT {
-            message.event = message.event.map(report::fit);
+            message.event = message.event.map(fit);
             kept = Kept::from(&message);
         }
         if matches!(message.event, Some(Event::Summary(_))) {

@@ -13,12 +13,12 @@ mod cluster;
 mod diff;
 mod failure;
 mod fulfil;
-mod handover;
 mod helm;
 mod in_use;
 mod incoming;
 mod intake;
 mod journal;
+mod kind;
 mod limit;
 mod locks;
 mod mask;
@@ -34,6 +34,7 @@ mod schedule;
 mod schema;
 mod service;
 mod session;
+mod sources;
 mod story;
 mod target;
 mod together;
@@ -70,9 +71,9 @@ use crate::{
     cluster::{access::Access, discovery::Known, lease::LeftBehind},
     helm::Helm,
     incoming::Incoming,
+    journal::fit::MAX_LISTED,
     limit::Limits,
     locks::Locking,
-    report::MAX_LISTED,
     runs::Runs,
     service::Executor,
     session::Shared,

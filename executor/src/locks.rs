@@ -6,9 +6,12 @@
 //! Lease's term from when it was sent; after that the cluster's [`Fence`] is shut, so that nothing is written there even before
 //! the run has been told to stop.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures::future::{join_all, select_all};
@@ -21,13 +24,10 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::{
-    cluster::{
-        Cluster,
-        fence::{self, Fence},
-        lease::{self, Claim, HELD_FOR, Kinds, LastRun, Leave, LeftBehind, RENEWAL, RENEWAL_AGAIN, Record, Taken},
-    },
-    runs::Conflict,
+use crate::cluster::{
+    Cluster,
+    fence::{self, Fence},
+    lease::{self, Claim, HELD_FOR, Kinds, LastRun, Leave, LeftBehind, RENEWAL, RENEWAL_AGAIN, Record, Taken},
 };
 
 /// How long taking or letting go of the Leases may take. A cluster that was proven workable a moment ago answers sooner.
@@ -35,6 +35,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest text that is told of what a Lease says, in bytes.
 const MAX_TOLD: usize = 255;
+
+/// Another run that works on the design on a cluster.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    pub(crate) design: String,
+    pub(crate) cluster: String,
+    pub(crate) run_id: String,
+    /// When the cluster is free at the latest if the other's executor is gone; none if that is this one.
+    pub(crate) free_in: Option<Duration>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { design, cluster, run_id, free_in } = self;
+        write!(
+            f,
+            "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it"
+        )?;
+        match free_in {
+            Some(free_in) => write!(f, " (if its executor is gone, its lock ends in {free_in:.0?})"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Why the clusters could not be locked.
 #[derive(Debug, thiserror::Error)]

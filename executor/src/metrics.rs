@@ -12,7 +12,7 @@ use switchyard_service::{
     metrics::{METER, SECONDS},
 };
 
-use crate::{attributes, report::Finished};
+use crate::attributes;
 
 struct Instruments {
     active: UpDownCounter<i64>,
@@ -66,8 +66,8 @@ impl Drop for ActiveRun {
 }
 
 /// Counts a run that has ended, by its verdict; none if it ended without one.
-pub(crate) fn run_ended(finished: Option<&Finished>, operation: v1::Operation, dry_run: bool, took: Duration) {
-    let verdict = finished.map_or(v1::Verdict::Unspecified, |finished| finished.verdict);
+pub(crate) fn run_ended(verdict: Option<v1::Verdict>, operation: v1::Operation, dry_run: bool, took: Duration) {
+    let verdict = verdict.unwrap_or_default();
     let labels = [
         KeyValue::new("verdict", verdict.as_str_name().trim_start_matches("VERDICT_").to_lowercase()),
         KeyValue::new("operation", operation.as_str_name().trim_start_matches("OPERATION_").to_lowercase()),

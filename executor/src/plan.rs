@@ -7,7 +7,7 @@ use serde::Deserialize;
 use switchyard_proto::v1;
 
 use crate::{
-    cluster::{definition, lease::Kinds},
+    kind,
     schedule::Mode,
     target::{AdapterIx, Adapters, ClusterIx, Clusters, StepIx, Steps, Target},
 };
@@ -169,19 +169,19 @@ struct PodSpec {
 
 impl Head {
     pub(crate) fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        kind::group(&self.api_version)
     }
 
     pub(crate) fn is_definition(&self) -> bool {
-        definition::is_definition(&self.api_version, &self.kind)
+        kind::is_definition(&self.api_version, &self.kind)
     }
 
     pub(crate) fn is_secret(&self) -> bool {
-        self.kind == "Secret" && self.api_version == "v1"
+        kind::is_secret(&self.api_version, &self.kind)
     }
 
-    fn is_namespace(&self) -> bool {
-        self.kind == "Namespace" && self.api_version == "v1"
+    pub(crate) fn is_namespace(&self) -> bool {
+        kind::is_namespace(&self.api_version, &self.kind)
     }
 }
 
@@ -275,12 +275,15 @@ impl Plan {
     }
 
     /// Kinds of the objects that the plan has on a cluster, whoever writes them.
-    pub(crate) fn kinds_on(&self, cluster: ClusterIx) -> Kinds {
-        let mut kinds = Kinds::default();
-        for object in self.steps.iter().filter_map(Step::object).filter(|object| object.clusters.contains(&cluster)) {
-            kinds.insert(&object.head.api_version, &object.head.kind);
-        }
-        kinds
+    pub(crate) fn kinds_on(&self, cluster: ClusterIx) -> impl Iterator<Item = (&str, &str)> {
+        let objects = self.steps.iter().filter_map(Step::object);
+        let there = objects.filter(move |object| object.clusters.contains(&cluster));
+        there.map(|object| (object.head.api_version.as_str(), object.head.kind.as_str()))
+    }
+
+    /// What tells its design apart.
+    pub(crate) fn design_key(&self) -> &str {
+        design_key(&self.design, &self.id)
     }
 
     /// What a target is, in words.
@@ -323,6 +326,11 @@ impl Plan {
             direct.namespace_by = namespaces.get(namespace).copied();
         }
     }
+}
+
+/// What tells designs apart. Drafts may have no id.
+pub(crate) fn design_key<'a>(design: &'a v1::DesignRef, plan_id: &'a str) -> &'a str {
+    [&design.id, &design.name].into_iter().find(|it| !it.is_empty()).map_or(plan_id, String::as_str)
 }
 
 impl Step {

@@ -6,9 +6,10 @@ use switchyard_service::status::{self, Reason, refusal};
 use tonic::Status;
 
 use crate::{
-    handover::NotAllowed,
-    intake, locks,
-    runs::{self, Conflict},
+    fulfil::handover::NotAllowed,
+    intake,
+    locks::{self, Conflict},
+    runs,
 };
 
 /// When a caller may come back to an executor that has no room.

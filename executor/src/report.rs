@@ -1,7 +1,6 @@
 //! What happened, as the contract says it: the one place that makes messages of it.
 
 mod account;
-mod fit;
 mod summary;
 mod tell;
 
@@ -9,11 +8,9 @@ use std::time::Duration;
 
 use prost::Message;
 use switchyard_proto::v1::{self, target_result};
-use switchyard_service::status::capped;
 
 pub(crate) use self::{
     account::{Account, Finished, Identity, UnitEnd, Waiting},
-    fit::{brief, fit},
     summary::Counts,
 };
 use crate::{
@@ -21,17 +18,12 @@ use crate::{
     diff::FieldDiff,
     failure::Failure,
     fulfil::{Need, NeedDone, NeedFailed, ObjectId},
+    journal::fit::{MAX_LISTED, fitting, listed, repeated},
     plan::Plan,
     schedule::{Ending, UnitOutcome},
     target::{StepIx, Target},
 };
 
-/// Largest event, in bytes: well below the 4 MiB that gRPC clients take by default (case 249).
-pub(crate) const MAX_EVENT: usize = 2 * 1024 * 1024;
-/// Longest text that is said again where it has been said in full already, in bytes.
-const MAX_REPEATED: usize = 256;
-/// Most names of clusters that are listed in one place.
-pub(crate) const MAX_LISTED: usize = 1000;
 /// Largest header that is kept of a plan, in bytes.
 const MAX_HEADER: usize = 512 * 1024;
 
@@ -66,11 +58,6 @@ fn briefly(failure: &Failure) -> v1::Failure {
     }
 }
 
-/// A text that has been said in full elsewhere.
-pub(crate) fn repeated(text: &str) -> String {
-    capped(text, MAX_REPEATED)
-}
-
 /// The header of a plan as it is kept: whole, unless it is larger than [`MAX_HEADER`].
 pub(crate) fn header(header: &v1::PlanHeader) -> v1::PlanHeader {
     if header.encoded_len() <= MAX_HEADER {
@@ -95,25 +82,6 @@ pub(crate) fn header(header: &v1::PlanHeader) -> v1::PlanHeader {
 /// Copies of as many of the first as fit.
 fn first_within<M: Message + Clone>(messages: &[M], bytes: usize) -> Vec<M> {
     messages[..fitting(messages, bytes)].to_vec()
-}
-
-/// How many of the first fit.
-pub(crate) fn fitting<M: Message>(messages: &[M], bytes: usize) -> usize {
-    let mut size = 0;
-    let fits = |message: &&M| {
-        size += message.encoded_len() + 8;
-        size <= bytes
-    };
-    messages.iter().take_while(fits).count()
-}
-
-/// Names in a list, and how many more there are if they are too many.
-pub(crate) fn listed(names: &[String], most: usize) -> Vec<String> {
-    let mut listed: Vec<_> = names.iter().take(most).cloned().collect();
-    if names.len() > most {
-        listed.push(format!("and {} more", names.len() - most));
-    }
-    listed
 }
 
 /// A chart as it is shown: without the credentials and signatures that its URL may hold.
@@ -217,18 +185,5 @@ pub(crate) fn outcome_name(outcome: v1::Outcome) -> &'static str {
         v1::Outcome::Withheld => "withheld",
         v1::Outcome::Indeterminate => "indeterminate",
         v1::Outcome::Cancelled => "cancelled",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn list_of_names_says_how_many_it_leaves_out() {
-        let names: Vec<_> = (0..1_500).map(|number| number.to_string()).collect();
-        let shown = listed(&names, MAX_LISTED);
-        assert_eq!((shown.len(), shown[1_000].as_str()), (1_001, "and 500 more"));
-        assert_eq!(listed(&names[..2], MAX_LISTED), ["0", "1"]);
     }
 }

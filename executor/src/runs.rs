@@ -4,7 +4,6 @@ mod page;
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +17,14 @@ use switchyard_proto::{Kept, v1};
 use switchyard_service::{budget::Budget, status::capped};
 use tokio::sync::mpsc;
 
-use crate::{in_use::InUse, journal::Journal, plan::Plan, report, report::Finished, run::Control};
+use crate::{
+    in_use::InUse,
+    journal::{Journal, fit::listed},
+    locks::Conflict,
+    plan::{self, Plan},
+    report::Finished,
+    run::Control,
+};
 
 pub(crate) use self::page::page;
 
@@ -32,30 +38,6 @@ const KEPT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_REASON: usize = 256;
 /// What a run takes beside what it is told to be, in bytes.
 const OVERHEAD: usize = size_of::<Run>() + 512;
-
-/// Another run that works on the design on a cluster.
-#[derive(Debug)]
-pub(crate) struct Conflict {
-    pub(crate) design: String,
-    pub(crate) cluster: String,
-    pub(crate) run_id: String,
-    /// When the cluster is free at the latest if the other's executor is gone; none if that is this one.
-    pub(crate) free_in: Option<Duration>,
-}
-
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { design, cluster, run_id, free_in } = self;
-        write!(
-            f,
-            "design {design} is already being worked on by run {run_id} on cluster {cluster}; wait for it or cancel it"
-        )?;
-        match free_in {
-            Some(free_in) => write!(f, " (if its executor is gone, its lock ends in {free_in:.0?})"),
-            None => Ok(()),
-        }
-    }
-}
 
 /// Why a run may not begin.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +121,7 @@ impl Runs {
         if going.clone().count() >= self.most {
             return Err(Error::TooMany(self.most));
         }
-        let design = key(plan);
+        let design = plan.design_key();
         let others: Vec<_> = going.filter(|run| !plan.dry_run && !run.dry_run && run.design_key() == design).collect();
         let conflicts = plan.clusters.iter().zip(servers).filter_map(|(cluster, server)| {
             let other = others.iter().find(|run| run.servers.contains(server))?;
@@ -199,15 +181,6 @@ impl Runs {
     fn runs(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Run>>> {
         self.runs.lock().expect("nothing panics while it holds the lock")
     }
-}
-
-/// What tells designs apart. Drafts may have no id.
-pub(crate) fn key(plan: &Plan) -> &str {
-    design_key(&plan.design, &plan.id)
-}
-
-fn design_key<'a>(design: &'a v1::DesignRef, plan_id: &'a str) -> &'a str {
-    [&design.id, &design.name].into_iter().find(|it| !it.is_empty()).map_or(plan_id, String::as_str)
 }
 
 fn evict(runs: &mut BTreeMap<u64, Arc<Run>>) {
@@ -294,7 +267,7 @@ impl Run {
             run_id: self.id.clone(),
             plan_id: self.plan_id.clone(),
             design: Some(self.design.clone()),
-            clusters: report::listed(&self.clusters, most_clusters),
+            clusters: listed(&self.clusters, most_clusters),
             operation: self.operation.into(),
             dry_run: self.dry_run,
             started: Some(Timestamp::from(self.started)),
@@ -307,7 +280,7 @@ impl Run {
     }
 
     fn design_key(&self) -> &str {
-        design_key(&self.design, &self.plan_id)
+        plan::design_key(&self.design, &self.plan_id)
     }
 
     fn is_going(&self) -> bool {

@@ -11,8 +11,8 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
 use crate::{
-    journal::BATCH,
-    refuse, report, runs,
+    journal::{BATCH, fit::MAX_LISTED},
+    refuse, runs,
     session::{End, Session, Shared, hand_on},
 };
 
@@ -80,7 +80,7 @@ impl ExecutorService for Executor {
         let v1::GetRunRequest { run_id } = request.into_inner();
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
         let (header, summary) = (run.header(), run.journal.summary());
-        Ok(Response::new(v1::GetRunResponse { run: Some(run.info(report::MAX_LISTED)), header, summary }))
+        Ok(Response::new(v1::GetRunResponse { run: Some(run.info(MAX_LISTED)), header, summary }))
     }
 
     async fn get_capabilities(
@@ -100,7 +100,7 @@ impl ExecutorService for Executor {
         let run = self.shared.runs.find(&run_id).ok_or_else(|| refuse::unknown_run(&run_id))?;
         let reason = if reason.is_empty() { "cancelled by CancelRun".into() } else { reason };
         run.cancel(v1::CancelledBy::Caller, reason).await;
-        Ok(Response::new(v1::CancelRunResponse { run: Some(run.info(report::MAX_LISTED)) }))
+        Ok(Response::new(v1::CancelRunResponse { run: Some(run.info(MAX_LISTED)) }))
     }
 }
 

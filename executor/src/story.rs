@@ -7,9 +7,11 @@ use switchyard_service::attributes as common;
 use tracing::Span;
 
 use crate::{
-    attributes, metrics,
+    attributes,
+    journal::fit::listed,
+    metrics,
     plan::Plan,
-    report::{Counts, Finished, listed},
+    report::{Counts, Finished},
 };
 
 /// Clusters that a line names.
@@ -51,7 +53,7 @@ impl Story {
     /// Tells the end; without an account of itself the run ended by an internal error.
     pub(crate) fn end(self, span: &Span, finished: Option<&Finished>) {
         let Self { run_id, plan, began } = self;
-        metrics::run_ended(finished, plan.operation, plan.dry_run, began.elapsed());
+        metrics::run_ended(finished.map(|finished| finished.verdict), plan.operation, plan.dry_run, began.elapsed());
         let Some(Finished { verdict, counts, cancelled_by, elapsed }) = finished else {
             span.record(common::OTEL_STATUS_CODE, "error");
             span.record(common::ERROR_TYPE, "INTERNAL");

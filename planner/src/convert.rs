@@ -5,6 +5,7 @@ mod registry;
 mod structured;
 
 pub use problems::problems;
+pub(crate) use problems::sentence;
 
 use std::collections::HashSet;
 use std::time::Duration;

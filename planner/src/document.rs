@@ -11,14 +11,14 @@ mod json;
 mod limits;
 mod path;
 mod scalar;
-mod text;
 mod tree;
 mod write;
 mod yaml;
 
+pub use crate::text::{At, Place, Text};
 pub use limits::Limits;
 pub use path::Path;
-pub use text::{At, Place, Text};
+pub use scalar::written;
 pub use tree::{Entry, Map, Node, Value};
 pub use write::{entries_to_json, map_to_json, to_json};
 

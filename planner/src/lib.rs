@@ -16,6 +16,7 @@ pub mod problem;
 pub mod registry;
 pub mod route;
 pub mod service;
+pub mod text;
 
 use std::path::PathBuf;
 use std::time::Duration;

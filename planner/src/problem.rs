@@ -9,7 +9,7 @@ use std::fmt;
 
 pub use found::Problems;
 
-use crate::document::{At, Place, Text};
+use crate::text::{At, Place, Text};
 
 /// The kind of a problem, for programs and tables. The message is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,7 +21,6 @@ use tracing::Span;
 
 pub use self::door::Door;
 use self::lanes::Lanes;
-pub(crate) use self::refuse::sentence;
 use crate::budget::Budget;
 use crate::convert::{self, Intake, Parts, Unfit};
 use crate::document::Limits;

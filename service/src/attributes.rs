@@ -3,6 +3,8 @@
 //! Those of RPC, network and service follow the OpenTelemetry semantic conventions. In span macros they are used as
 //! `info_span!("…", { attributes::RPC_METHOD } = method)`.
 
+/// Name of the meter that all instruments are made of.
+pub const METER: &str = "switchyard";
 /// The remote procedure call system: always [`GRPC`] here.
 pub const RPC_SYSTEM: &str = "rpc.system";
 /// The full name of the called service, package included.

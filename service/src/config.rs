@@ -8,6 +8,17 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
+/// What tells one program from the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// The name of the binary, which is also its `service.name`.
+    pub name: &'static str,
+    /// The version, as in `env!("CARGO_PKG_VERSION")`.
+    pub version: &'static str,
+    /// The default of `--listen`.
+    pub listen: &'static str,
+}
+
 /// The flags common to the planner and the executor. Flatten it into the program's own `Args`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Serving")]

@@ -21,10 +21,8 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use tokio::{net::TcpListener, task::JoinSet};
 use tonic::Code;
 
+pub use crate::attributes::METER;
 use crate::{accept::Acceptor, attributes, telemetry::lost};
-
-/// Name of the meter that all instruments are made of.
-pub const METER: &str = "switchyard";
 
 /// Boundaries of durations in seconds: those that the OpenTelemetry conventions for RPC and HTTP advise, and beyond these what a run
 /// may take.

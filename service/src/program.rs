@@ -15,27 +15,18 @@ use clap::{Parser, error::ErrorKind};
 use futures::FutureExt;
 use tokio::net::TcpListener;
 
+pub use crate::config::Program;
 use crate::{
     config::ServeArgs,
     listen, metrics,
     serve::{self, Drained},
     shutdown::Shutdown,
+    status::chain,
     telemetry::{self, lines},
 };
 
 /// How long a program that was told to stop at once may take to do so.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
-
-/// What tells one program from the other.
-#[derive(Debug, Clone, Copy)]
-pub struct Program {
-    /// The name of the binary, which is also its `service.name`.
-    pub name: &'static str,
-    /// The version, as in `env!("CARGO_PKG_VERSION")`.
-    pub version: &'static str,
-    /// The default of `--listen`.
-    pub listen: &'static str,
-}
 
 /// Why a program ends before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -214,10 +205,4 @@ fn say_panics() {
             lines::say(&format!("{backtrace}\n"));
         }
     }));
-}
-
-/// Puts an error and its sources into one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

@@ -24,8 +24,8 @@ use crate::{
     config::{self, ServeArgs},
     connection::{self, Bounds},
     guard::{GuardLayer, Watch},
-    program::chain,
     shutdown::{LAST_WORDS, Shutdown},
+    status::chain,
     tls,
     trace::TraceLayer,
 };

@@ -172,6 +172,12 @@ pub fn reason_of(status: &Status) -> Option<Reason> {
     if info.domain == DOMAIN { info.reason.parse().ok() } else { None }
 }
 
+/// Puts an error and its sources into one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,8 +33,7 @@ use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, registry:
 
 use crate::{
     attributes,
-    config::{LogFormat, ServeArgs},
-    program::Program,
+    config::{LogFormat, Program, ServeArgs},
 };
 
 use self::line::WithTrace;

@@ -1,14 +1,18 @@
 //! What a call that did not come to an OK came to. Pure.
 
-use std::{error::Error as StdError, io, iter};
+use std::{error::Error as StdError, io};
 
 use tonic::{Code, Status};
 
 use super::{Adapter, Call, Error, dial::CONNECT_TIMEOUT};
-use crate::mask::{Secrets, Unmasked};
+use crate::{
+    mask::{Secrets, Unmasked},
+    sources::{innermost, sources},
+};
 
-/// Why a call did not come to an OK.
-pub(super) fn judge(adapter: &Adapter, status: &Status, call: &Call<'_>) -> Error {
+/// Why a call did not come to an OK. `late` says that its time is over: then the adapter, which knows the deadline too, may have
+/// cut it before we did.
+pub(super) fn judge(adapter: &Adapter, status: &Status, call: &Call<'_>, late: bool) -> Error {
     let address = adapter.address.clone();
     if was_not_sent(status) {
         return Error::Unreachable { address, why: call.render(&why_no_connection(status)) };
@@ -26,6 +30,7 @@ pub(super) fn judge(adapter: &Adapter, status: &Status, call: &Call<'_>) -> Erro
     match code(status) {
         Code::Unimplemented => Error::NotOffered { address, methods: "ProcessOAM" },
         Code::DeadlineExceeded => Error::Late { address, why },
+        Code::Cancelled if late => Error::Late { address, why },
         Code::Unavailable | Code::Cancelled => Error::Lost { address, why },
         // What the transport says of itself: the adapter's own statuses have no source.
         Code::Unknown | Code::Internal if status.source().is_some() => Error::Lost { address, why },
@@ -55,11 +60,6 @@ fn http_status(status: &Status) -> Option<u16> {
     status.message().strip_prefix("grpc-status header missing, mapped from HTTP status code ")?.parse().ok()
 }
 
-/// An error and what it came from.
-fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    iter::successors(Some(error), |&error| error.source())
-}
-
 pub(super) fn no_answer() -> Unmasked {
     format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()).into()
 }
@@ -70,7 +70,7 @@ pub(super) fn why_no_connection(error: &(dyn StdError + 'static)) -> Unmasked {
         error.is::<tokio::time::error::Elapsed>()
             || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
     };
-    if sources(error).any(is_late) { no_answer() } else { crate::cluster::innermost(error) }
+    if sources(error).any(is_late) { no_answer() } else { innermost(error) }
 }
 
 /// Whether no connection took the request, so that the adapter cannot have seen it.
@@ -89,6 +89,10 @@ mod tests {
     use crate::adapter::Adapters;
 
     fn judged(status: &Status) -> Error {
+        judged_in_time(status, false)
+    }
+
+    fn judged_in_time(status: &Status, late: bool) -> Error {
         let kubeconfigs =
             [r#"{"users": [{"name": "u", "user": {"client-key-data": "a2V5LTdmMS1jYW5hcnk="}}]}"#.to_owned()];
         let call = Call {
@@ -101,7 +105,7 @@ mod tests {
             deadline: Instant::now(),
             hindrance: &|| None,
         };
-        judge(&Adapters::default().at("mesh", 10000), status, &call)
+        judge(&Adapters::default().at("mesh", 10000), status, &call, late)
     }
 
     #[test]
@@ -111,6 +115,7 @@ mod tests {
         assert!(matches!(judged(&Status::deadline_exceeded("")), Error::Late { .. }));
         assert!(matches!(judged(&Status::unimplemented("unknown method")), Error::NotOffered { .. }));
         assert!(matches!(judged(&Status::cancelled("stream reset")), Error::Lost { .. }));
+        assert!(matches!(judged_in_time(&Status::cancelled("stream reset"), true), Error::Late { .. }));
         let expired = Status::from_error(Box::new(tonic::TimeoutExpired(())));
         assert!(matches!(judged(&expired), Error::Late { .. }));
         assert!(matches!(judged(&Status::resource_exhausted("4 calls")), Error::Busy { .. }));

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     addresses::{Reach, Resolver},
     mask::Unmasked,
+    sources,
     together::{Spawner, Together},
 };
 
@@ -179,21 +180,10 @@ impl Service<Uri> for Dial {
     }
 }
 
-/// The innermost cause, which is what a person needs to hear: "connection refused", "invalid peer certificate: UnknownIssuer".
-///
-/// What a peer sends along with the end of a connection (RFC 9113 section 6.8, debug data) is left out: it may be anything.
+/// The innermost cause, in words; of a connection that is not tried for the moment, why.
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> Unmasked {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    if let Some(open) = error.downcast_ref::<Open>() {
-        return open.why();
-    }
-    match error.downcast_ref::<h2::Error>().and_then(h2::Error::reason) {
-        Some(reason) => reason.to_string().into(),
-        None => error.to_string().into(),
-    }
+    let open = sources::sources(error).last().and_then(|error| error.downcast_ref::<Open>());
+    open.map_or_else(|| sources::innermost(error), Open::why)
 }
 
 /// Whether nothing can have been carried out: no connection was made, or the server said that it did not look at the request

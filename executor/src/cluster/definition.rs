@@ -16,14 +16,6 @@ use crate::{
     mask::Unmasked,
 };
 
-const KIND: &str = "CustomResourceDefinition";
-const GROUP: &str = "apiextensions.k8s.io";
-
-/// Whether the kind is the one that defines kinds.
-pub(crate) fn is_definition(api_version: &str, kind: &str) -> bool {
-    kind == KIND && api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
-}
-
 /// Pauses between looks: most definitions are served within 100 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -116,7 +108,7 @@ async fn until_served(cluster: &Cluster, api_version: &str, name: &str, deadline
         method: "GET",
         resource: "customresourcedefinitions",
         api_version,
-        kind: KIND,
+        kind: "CustomResourceDefinition",
         name,
         ..Target::default()
     };

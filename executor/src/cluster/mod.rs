@@ -35,7 +35,6 @@ use switchyard_service::{attributes as common, telemetry};
 use tokio::time::{Duration, Instant};
 use tracing::{Span, field::Empty};
 
-pub(crate) use self::client::innermost;
 use self::{
     access::Way, breaker::Breaker, client::Version, discovery::Discovery, fence::Fence, plugin::Plugin, watch::Watches,
 };

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Change, Cluster, Storing,
     contents::{self, Everywhere, Foreign, Own},
-    definition,
     discovery::{Absence, Resource},
     object::{self, Condition, Found, METADATA_ONLY, Metadata},
     ownership::{Owner, owner},
@@ -23,6 +22,7 @@ use super::{
 use crate::{
     classify::{self, Subject, Verdict},
     failure::{Failure, Reason},
+    kind,
     mask::Secrets,
 };
 
@@ -197,7 +197,7 @@ pub(crate) enum Examined {
 pub(crate) async fn examine(cluster: &Cluster, what: &Removal<'_>, by: Instant) -> Result<Examined, Verdict> {
     let subject = &what.subject;
     let refuse = |reason, message: String| Err(Verdict::Refused(Failure::new(reason, message)));
-    let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
+    let is_namespace = kind::is_namespace(subject.api_version, subject.kind);
     if is_namespace && PROTECTED.contains(&subject.name) {
         let text = format!("namespace {} is needed by every cluster and is never deleted", subject.name);
         return refuse(Reason::Protected, text);
@@ -207,7 +207,7 @@ pub(crate) async fn examine(cluster: &Cluster, what: &Removal<'_>, by: Instant) 
         Found::NotThere => return Ok(Examined::NotThere),
     };
     let metadata = &object.metadata;
-    let is_definition = definition::is_definition(subject.api_version, subject.kind);
+    let is_definition = kind::is_definition(subject.api_version, subject.kind);
     let whose = match owner(metadata, what.design_id) {
         Owner::Ours => None,
         Owner::Design(other) if is_namespace || is_definition || what.leaves_shared => {
@@ -252,7 +252,7 @@ async fn foreign(cluster: &Cluster, what: &Removal<'_>, is_namespace: bool, by: 
     let own = Own { design_id: what.design_id, release: None };
     if is_namespace {
         contents::of_namespace(cluster, name, &own, what.everywhere, by).await
-    } else if definition::is_definition(api_version, kind) {
+    } else if kind::is_definition(api_version, kind) {
         contents::of_definitions(cluster, &[name], &own, by).await
     } else {
         Ok(Foreign::default())

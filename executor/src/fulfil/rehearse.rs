@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Fulfil, Needs, Order, Progress, chart::Charts, direct};
+use super::{Attempt, Fulfil, Needs, Order, Progress, chart::Charts, direct, handover::NotAllowed};
 use crate::{
     classify::Verdict,
     failure::{Failure, Reason},
-    handover::NotAllowed,
     plan::{Adapter, Plan, Work},
     target::{ClusterIx, StepIx, Target},
 };

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::{
-    briefly, duration, failure, field_diff, missing, named, object, outcome_name, prerequisite, repeated, same_object,
+    briefly, duration, failure, field_diff, missing, named, object, outcome_name, prerequisite, same_object,
     summary::{self, About, Counts, Ended},
     tell::{self, Roots},
 };
@@ -16,7 +16,7 @@ use crate::{
     attributes,
     failure::{Failure, Reason},
     fulfil::{Checked, Done, Need, Needs, Ready},
-    journal::Journal,
+    journal::{Journal, fit::repeated},
     metrics,
     plan::Plan,
     schedule::{Ending, Hold, UnitOutcome},

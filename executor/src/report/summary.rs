@@ -9,12 +9,9 @@ use prost::Message;
 use switchyard_proto::v1;
 use switchyard_service::status::capped;
 
-use super::{
-    MAX_LISTED, duration,
-    fit::{keep_within, shorten},
-    listed, outcome_name,
-};
+use super::{duration, outcome_name};
 use crate::{
+    journal::fit::{MAX_LISTED, keep_within, listed, shorten},
     plan::{Plan, Step, Work},
     schedule::Ending,
     target::{StepIx, Steps},

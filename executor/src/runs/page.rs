@@ -6,7 +6,7 @@ use prost::Message;
 use switchyard_proto::v1;
 
 use super::Run;
-use crate::report;
+use crate::journal::fit::{MAX_EVENT, MAX_LISTED, fitting};
 
 /// Most runs of one page.
 const MOST: usize = 1000;
@@ -26,11 +26,11 @@ pub(crate) fn page(runs: &[Arc<Run>], request: &v1::ListRunsRequest) -> Result<v
     let size = if request.page_size == 0 { MOST } else { MOST.min(request.page_size as usize) };
     let mut wanted = runs.iter().filter(|run| run.number < before && fits(run, request, verdict));
     let listed: Vec<_> = wanted.by_ref().take(size).collect();
-    let mut response = told(&listed, report::MAX_LISTED);
-    if response.encoded_len() > report::MAX_EVENT {
+    let mut response = told(&listed, MAX_LISTED);
+    if response.encoded_len() > MAX_EVENT {
         response = told(&listed, FEW);
     }
-    let kept = report::fitting(&response.runs, report::MAX_EVENT);
+    let kept = fitting(&response.runs, MAX_EVENT);
     let are_all = kept == listed.len() && wanted.next().is_none();
     response.runs.truncate(kept);
     if let Some(last) = kept.checked_sub(1).filter(|_| !are_all) {

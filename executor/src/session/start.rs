@@ -29,8 +29,8 @@ use crate::{
         adapter::ByAdapter,
         chart::Charts,
         direct::{self, Direct},
+        handover,
     },
-    handover,
     intake::Accepted,
     limit::Limit,
     locks::{ForRun, Locks},
@@ -139,10 +139,10 @@ fn labels(start: &v1::Start) -> String {
 /// What the clusters are locked for.
 fn for_run<'a>(plan: &'a Plan, run_id: &str) -> ForRun<'a> {
     ForRun {
-        design: runs::key(plan),
+        design: plan.design_key(),
         run: LastRun::begin(run_id, &plan.id, &plan.design.version, plan.operation, user_agent::executor()),
         removes: plan.operation == v1::Operation::Undeploy,
-        kinds: plan.clusters.keys().map(|cluster| plan.kinds_on(cluster)).collect(),
+        kinds: plan.clusters.keys().map(|cluster| plan.kinds_on(cluster).collect()).collect(),
     }
 }
 

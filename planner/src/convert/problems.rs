@@ -4,8 +4,8 @@ use switchyard_proto::v1::{self, Position, ProblemCode};
 
 use crate::document::Place;
 use crate::plan::{BadAddress, Refusal};
-use crate::problem::{Problem, Subject};
-use crate::service::sentence;
+use crate::problem::{Problem, Subject, quoted};
+use crate::route::Unusable;
 
 /// Every problem that a refusal tells of, in document order; addresses that cannot be used come behind them, and at the end how
 /// many problems nobody could read any more.
@@ -59,6 +59,17 @@ fn name(code: ProblemCode) -> String {
 pub(super) fn position(Place { line, column }: Place) -> Position {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Position { line: count(line), column: count(column) }
+}
+
+/// What is wrong with an address, and what to do.
+pub(crate) fn sentence(BadAddress { model, unusable }: &BadAddress) -> String {
+    let Unusable { registrant, address, why } = unusable;
+    format!(
+        "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}; correct it in the registry",
+        quoted(address),
+        quoted(registrant),
+        quoted(model)
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::keys::{self, Clash, Finding};
 use super::reference::References;
 use super::{Dependency, MOST_ID, Renamed};
-use crate::document::{At, Map, Node, Path, Text, Value};
+use crate::document::{At, Map, Node, Path, Text, Value, written};
 use crate::problem::{Kind, Problem, Problems, Subject};
 
 /// Where fields are read from: the component, for its problems, and the document's references.
@@ -170,11 +170,11 @@ impl Reader<'_> {
 /// A scalar as text; `null` is empty. Where text is wanted, `0777` and `True` are what is written, not what they mean as a
 /// number or boolean.
 pub(super) fn scalar<'t>(node: &Node<'t>, source: Option<Text<'t>>) -> Option<Cow<'t, str>> {
-    let written = || source.and_then(|source| source.written(node)).map(Cow::Borrowed);
+    let as_written = || source.and_then(|source| written(source, node)).map(Cow::Borrowed);
     match &node.value {
         Value::Null => Some(Cow::Borrowed("")),
-        Value::Bool(value) => Some(written().unwrap_or(Cow::Borrowed(if *value { "true" } else { "false" }))),
-        Value::Number(text) => Some(written().unwrap_or_else(|| text.clone())),
+        Value::Bool(value) => Some(as_written().unwrap_or(Cow::Borrowed(if *value { "true" } else { "false" }))),
+        Value::Number(text) => Some(as_written().unwrap_or_else(|| text.clone())),
         Value::String(text) => Some(text.clone()),
         Value::List(_) | Value::Map(_) => None,
     }

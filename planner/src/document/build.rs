@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::limits::Limits;
 use super::path::Path;
-use super::text::At;
 use super::tree::{Entry, Map, Node, Value};
 use super::write;
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem, quoted};
+use crate::text::At;
 
 /// What a reader answers: a problem ends the reading.
 pub(super) type Result<T> = std::result::Result<T, Box<Problem>>;

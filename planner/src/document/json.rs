@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 use super::build::{Builder, Result};
 use super::limits::Limits;
-use super::text::{At, Text};
 use super::tree::{Node, Value};
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
+use crate::text::{At, Text};
 
 /// Whether a byte stands for itself in a string.
 fn is_plain(byte: u8) -> bool {

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use super::text::Text;
 use super::tree::{Node, Value};
+use crate::text::Text;
 
 /// Why a scalar has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl<'a> Decimal<'a> {
 
 /// How a number or boolean is written in the text it was read from; none when it is not written there as it stands, as where
 /// an alias stands for it.
-pub(super) fn written<'t>(text: Text<'t>, node: &Node<'_>) -> Option<&'t str> {
+pub fn written<'t>(text: Text<'t>, node: &Node<'_>) -> Option<&'t str> {
     let rest = text.as_str().get(node.at.offset()..)?;
     let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '+' | '-')));
     let written = &rest[..end.unwrap_or(rest.len())];

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::text::At;
+use crate::text::At;
 
 /// A value and where it stood.
 #[derive(Clone, PartialEq)]

@@ -11,10 +11,10 @@ use super::build::{Builder, Result};
 use super::dialect::{self, Flow};
 use super::limits::Limits;
 use super::scalar;
-use super::text::{At, Text};
 use super::tree::{Entry, Map, Node, Value};
 use crate::budget::Budget;
 use crate::problem::{Kind, Problem};
+use crate::text::{At, Text};
 
 /// Reads the one YAML document of a text. Documents that hold nothing do not count.
 pub(super) fn read<'t>(text: Text<'t>, limits: &Limits, budget: &Budget) -> (Option<Node<'t>>, Vec<Problem>) {

@@ -72,8 +72,8 @@ impl From<Vec<Problem>> for Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::At;
     use crate::problem::Kind;
+    use crate::text::At;
 
     #[test]
     fn what_nobody_could_read_is_counted() {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use switchyard_service::status::{self, Reason, Refusal, refusal as refused};
 
 use crate::budget::{Budget, Spent};
-use crate::convert::{Largest, Mistake, Unfit};
+use crate::convert::{Largest, Mistake, Unfit, sentence};
 use crate::plan::{self, BadAddress};
 use crate::problem::{Problem, quoted};
 use crate::registry;
-use crate::route::Unusable;
 
 /// A request that cannot be planned.
 pub(super) fn unfit(unfit: Unfit) -> Refusal {
@@ -166,15 +165,4 @@ fn preconditions(refusal: Refusal, addresses: &[BadAddress]) -> Refusal {
         let subject = format!("model {}, registrant {}", address.model, address.unusable.registrant);
         refusal.precondition(Reason::RegistrantAddressInvalid.as_str(), subject, sentence(address))
     })
-}
-
-/// What is wrong with an address, and what to do.
-pub(crate) fn sentence(BadAddress { model, unusable }: &BadAddress) -> String {
-    let Unusable { registrant, address, why } = unusable;
-    format!(
-        "the address {} of registrant {}, who stands behind model {}, cannot be used: {why}; correct it in the registry",
-        quoted(address),
-        quoted(registrant),
-        quoted(model)
-    )
 }

@@ -19,7 +19,7 @@ use opentelemetry_sdk::{
     trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
 };
 
-use crate::metrics::METER;
+use crate::attributes::METER;
 
 /// Spans that wait to be exported, unless `OTEL_BSP_MAX_QUEUE_SIZE` says otherwise: all that one failure may withhold end at once.
 const MOST: usize = 16 * 1024;

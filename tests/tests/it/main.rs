@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod adapter;
+mod architecture;
 mod calling;
 mod carrier;
 mod clients;

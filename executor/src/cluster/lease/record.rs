@@ -23,7 +23,14 @@ const GOING_ON: &str = "GOING_ON";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kinds(BTreeSet<(String, String)>);
 
+impl<'a> FromIterator<(&'a str, &'a str)> for Kinds {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(kinds: I) -> Self {
+        Self(kinds.into_iter().map(|(api_version, kind)| (api_version.to_owned(), kind.to_owned())).collect())
+    }
+}
+
 impl Kinds {
+    #[cfg(test)]
     pub(crate) fn insert(&mut self, api_version: &str, kind: &str) {
         self.0.insert((api_version.into(), kind.into()));
     }

@@ -153,8 +153,8 @@ impl ByAdapter {
             let conflict = Failure::new(Reason::OwnedByDesign, "");
             Before::Barred(classify::owned_by_design(&subject, other, differs, conflict))
         };
-        let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
-        let may = is_namespace || object.head.is_definition() || self.plan.options.existing == Existing::Share;
+        let may =
+            object.head.is_namespace() || object.head.is_definition() || self.plan.options.existing == Existing::Share;
         if !may {
             return refused(&[]);
         }

@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Charts, Failed, Task, fetch::Fetched, manifest::Object, release::Listed};
 use crate::{
-    cluster::{
-        contents::{self, Own, Release},
-        definition,
-    },
+    cluster::contents::{self, Own, Release},
     failure::{self, Failure, Reason},
+    kind,
 };
 
 impl Charts {
@@ -84,10 +82,10 @@ impl Charts {
 
 impl Object {
     fn is_definition(&self) -> bool {
-        definition::is_definition(&self.api_version, &self.kind)
+        kind::is_definition(&self.api_version, &self.kind)
     }
 
     fn is_namespace(&self) -> bool {
-        self.kind == "Namespace" && self.api_version == "v1"
+        kind::is_namespace(&self.api_version, &self.kind)
     }
 }

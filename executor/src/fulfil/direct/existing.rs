@@ -10,11 +10,11 @@ use crate::{
     classify::{self, Verdict},
     cluster::{
         apply::{self, Applied, Marks, Patch},
-        definition,
         object::{self, Bare, Found, METADATA_ONLY, Metadata},
         ownership::{Conflict, Owner, owner},
     },
     failure::Failure,
+    kind,
 };
 
 /// Fields that are named when an object of another design is not as asked.
@@ -76,9 +76,8 @@ impl Direct {
     /// Whether an object of another design that is as asked will do: always for what many designs bring along.
     fn shares(&self, task: &Task<'_>) -> bool {
         let subject = &task.subject;
-        let is_namespace = subject.kind == "Namespace" && subject.api_version == "v1";
-        is_namespace
-            || definition::is_definition(subject.api_version, subject.kind)
+        kind::is_namespace(subject.api_version, subject.kind)
+            || kind::is_definition(subject.api_version, subject.kind)
             || self.plan.options.existing == Existing::Share
     }
 

@@ -4,7 +4,36 @@ use prost::Message;
 use switchyard_proto::v1::{self, execute_response::Event};
 use switchyard_service::status::capped;
 
-use super::{MAX_EVENT, MAX_LISTED, MAX_REPEATED, fitting, listed, repeated};
+/// Largest event, in bytes: well below the 4 MiB that gRPC clients take by default (case 249).
+pub(crate) const MAX_EVENT: usize = 2 * 1024 * 1024;
+/// Longest text that is said again where it has been said in full already, in bytes.
+const MAX_REPEATED: usize = 256;
+/// Most names of clusters that are listed in one place.
+pub(crate) const MAX_LISTED: usize = 1000;
+
+/// A text that has been said in full elsewhere.
+pub(crate) fn repeated(text: &str) -> String {
+    capped(text, MAX_REPEATED)
+}
+
+/// How many of the first fit.
+pub(crate) fn fitting<M: Message>(messages: &[M], bytes: usize) -> usize {
+    let mut size = 0;
+    let fits = |message: &&M| {
+        size += message.encoded_len() + 8;
+        size <= bytes
+    };
+    messages.iter().take_while(fits).count()
+}
+
+/// Names in a list, and how many more there are if they are too many.
+pub(crate) fn listed(names: &[String], most: usize) -> Vec<String> {
+    let mut listed: Vec<_> = names.iter().take(most).cloned().collect();
+    if names.len() > most {
+        listed.push(format!("and {} more", names.len() - most));
+    }
+    listed
+}
 
 /// Cuts an event to [`MAX_EVENT`]: what is said elsewhere goes first, then detail, then what went well.
 pub(crate) fn fit(event: Event) -> Event {
@@ -51,7 +80,7 @@ pub(crate) fn brief(mut event: Event) -> Event {
 }
 
 /// Leaves so much of what a failure says, in bytes, and no causes.
-pub(super) fn shorten(failure: &mut Option<v1::Failure>, most: usize) {
+pub(crate) fn shorten(failure: &mut Option<v1::Failure>, most: usize) {
     if let Some(failure) = failure {
         failure.message = capped(&failure.message, most);
         failure.causes.clear();
@@ -59,7 +88,7 @@ pub(super) fn shorten(failure: &mut Option<v1::Failure>, most: usize) {
 }
 
 /// Keeps as many of the first as fit.
-pub(super) fn keep_within<M: Message>(messages: &mut Vec<M>, bytes: usize) {
+pub(crate) fn keep_within<M: Message>(messages: &mut Vec<M>, bytes: usize) {
     messages.truncate(fitting(messages, bytes));
 }
 
@@ -121,5 +150,13 @@ mod tests {
             let size = v1::ExecuteResponse { event: Some(event), ..Default::default() }.encoded_len();
             assert!(size <= MAX_EVENT, "{size}");
         }
+    }
+
+    #[test]
+    fn list_of_names_says_how_many_it_leaves_out() {
+        let names: Vec<_> = (0..1_500).map(|number| number.to_string()).collect();
+        let shown = listed(&names, MAX_LISTED);
+        assert_eq!((shown.len(), shown[1_000].as_str()), (1_001, "and 500 more"));
+        assert_eq!(listed(&names[..2], MAX_LISTED), ["0", "1"]);
     }
 }

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::scalar;
-use super::tree::Node;
-
 /// An offset into a document: bytes of its text, or for structured input the number of the value. Orders problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct At(u32);
@@ -18,7 +15,7 @@ impl At {
         Self(u32::try_from(offset).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn offset(self) -> usize {
+    pub(crate) fn offset(self) -> usize {
         self.0 as usize
     }
 }
@@ -48,17 +45,12 @@ impl<'t> Text<'t> {
         Self(text)
     }
 
-    pub(super) fn as_str(self) -> &'t str {
+    pub(crate) fn as_str(self) -> &'t str {
         self.0
     }
 
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.0.len()
-    }
-
-    /// How a number or boolean of the document is written here, where that can be said.
-    pub fn written(self, node: &Node<'_>) -> Option<&'t str> {
-        scalar::written(self, node)
     }
 
     /// Whether the text holds a part.
@@ -66,7 +58,7 @@ impl<'t> Text<'t> {
         self.0.contains(part)
     }
 
-    pub(super) fn looks_like_json(self) -> bool {
+    pub(crate) fn looks_like_json(self) -> bool {
         self.0.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
     }
 
