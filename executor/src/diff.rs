@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::mask::Secrets;
+use crate::{mask::Secrets, proof::APPLIED};
 
 /// Fields that are told; a rewrite of a whole object is no longer read field by field.
 const MOST: usize = 200;
 /// Longest value that is shown, in bytes.
 const LONGEST: usize = 1024;
-/// What the API server writes by itself.
+/// What the API server writes by itself. What our own applies say of themselves is left out too.
 const OF_THE_SERVER: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
@@ -73,7 +73,12 @@ pub(crate) fn shown(value: &Value, mask: impl Fn(&str) -> String) -> Shown {
 }
 
 fn is_of_the_server(path: &str, key: &str) -> bool {
-    (path.is_empty() && key == "status") || (path == "metadata" && OF_THE_SERVER.contains(&key))
+    match path {
+        "" => key == "status",
+        "metadata" => OF_THE_SERVER.contains(&key),
+        "metadata.annotations" => key == APPLIED,
+        _ => false,
+    }
 }
 
 /// The path of a field below `path`.

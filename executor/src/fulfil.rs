@@ -138,6 +138,8 @@ pub(crate) struct Done {
     pub(crate) readiness: Option<Ready>,
     /// The design that the object belongs to, where it was left as it is (L1).
     pub(crate) shared_with: Option<Box<str>>,
+    /// What that rests on.
+    pub(crate) evidence: v1::Evidence,
 }
 
 impl Done {
@@ -151,6 +153,7 @@ impl Done {
             altered: Vec::new(),
             readiness: None,
             shared_with: None,
+            evidence: v1::Evidence::Unspecified,
         }
     }
 }

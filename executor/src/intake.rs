@@ -510,6 +510,7 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
     Ok(Options {
         existing,
         report_altered: options.report_altered,
+        write_always: options.write_always,
         step_timeout,
         max_in_flight: (options.max_in_flight > 0).then_some(options.max_in_flight as usize),
         force_conflicts: options.force_conflicts,

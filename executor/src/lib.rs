@@ -92,7 +92,7 @@ const ABOUT_RUNS: [&str; 5] = [
 ];
 
 /// What is known here of the contract beyond its first version.
-const FEATURES: [&str; 5] = ["encoded", "start", "existing", "get_run", "step_progress"];
+const FEATURES: [&str; 6] = ["encoded", "start", "existing", "get_run", "step_progress", "unchanged"];
 
 /// Carries deployment plans out on Kubernetes clusters and streams what happened.
 #[derive(Clone, Debug, clap::Parser)]
@@ -251,6 +251,7 @@ pub async fn run(args: Args, listener: TcpListener, shutdown: Shutdown) -> Resul
         }),
         max_in_flight: max_in_flight.map(usize::from),
         limits: Limits::default(),
+        budget: server.budget(),
         tasks: tasks.clone(),
         shutdown,
     });

@@ -46,6 +46,7 @@ pub(crate) struct Options {
     pub(crate) goes_on_without_client: bool,
     pub(crate) existing: v1::Existing,
     pub(crate) report_altered: bool,
+    pub(crate) write_always: bool,
 }
 
 /// One step of a verified plan.

@@ -12,6 +12,7 @@ use switchyard_proto::{
 };
 use switchyard_service::{
     attributes as common,
+    budget::Budget,
     received::Received,
     shutdown::Shutdown,
     status::{self, told},
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     /// None leaves it to `limits`.
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) limits: Limits,
+    /// What requests may hold in memory, all together.
+    pub(crate) budget: Budget,
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: Shutdown,
 }

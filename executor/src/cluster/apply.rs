@@ -34,6 +34,8 @@ pub(crate) struct Patch<'a> {
     pub(crate) resource: &'a Resource,
     /// The object as JSON, sent as it is: the path tells the API server the namespace.
     pub(crate) manifest: Bytes,
+    /// The object's resource version before, where it is known: one that stays says for certain that nothing was written (L4).
+    pub(crate) known_version: Option<&'a str>,
     /// The design's field manager (S18, L1).
     pub(crate) manager: &'a str,
     /// Takes over fields that another manager owns (D13).
@@ -278,9 +280,11 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         let of_others =
             metadata.managed_fields.iter().filter(|entry| !ours.is_some_and(|ours| std::ptr::eq(*entry, ours)));
         unsure = what.lost_since.is_none() && of_others.into_iter().any(is_later);
-        let wrote = ours.is_none()
-            || may_be_of_this_request(entry_time, answered)
-                && cluster.is_since_baseline(&metadata.resource_version).unwrap_or(true);
+        let is_known = what.known_version == Some(&*metadata.resource_version);
+        let wrote = !is_known
+            && (ours.is_none()
+                || may_be_of_this_request(entry_time, answered)
+                    && cluster.is_since_baseline(&metadata.resource_version).unwrap_or(true));
         match wrote {
             // An attempt whose answer was lost may have created the object: then it is as old as our entry.
             true if what.lost_since.is_some() && entry_time == Some(&*metadata.creation_timestamp) => Change::Created,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Cluster, Reply, Target,
+    Cluster, Reply, Target, Unanswered,
     discovery::{self, Resource, aggregated},
     object::{self, Metadata},
 };
@@ -49,12 +49,52 @@ pub(super) struct Listed<T> {
     pub(super) more: bool,
 }
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) accept: &'static str,
+    /// Objects with this label and value; all if there is none.
+    pub(super) label: Option<(&'a str, &'a str)>,
+}
+
+/// What comes of a list as it goes on.
+pub(super) enum Piece<'a> {
+    /// It begins anew: what came so far does not count.
+    Anew,
+    /// A page.
+    Page(&'a Reply),
+}
+
+/// Why a list did not come to its end.
+#[derive(Debug)]
+pub(super) enum Unlisted {
+    /// The credentials may not list the kind there.
+    Forbidden(String),
+    Failed(String),
+}
+
+impl From<Unlisted> for String {
+    fn from(why: Unlisted) -> Self {
+        match why {
+            Unlisted::Forbidden(why) | Unlisted::Failed(why) => why,
+        }
+    }
+}
+
 #[derive(Deserialize)]
-struct Page {
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+pub(super) struct Page<T> {
     kind: String,
     metadata: PageMeta,
-    #[serde(default, deserialize_with = "super::null_as_default")]
-    items: Vec<object::Bare>,
+    #[serde(default = "Vec::new", deserialize_with = "super::null_as_default")]
+    pub(super) items: Vec<T>,
+}
+
+impl<T> Page<T> {
+    /// Where the next page begins; none when this is the last.
+    pub(super) fn next(&self) -> Option<String> {
+        Some(&self.metadata.r#continue).filter(|token| !token.is_empty()).cloned()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -77,6 +117,37 @@ pub(super) async fn list<T>(
     mut keep: impl FnMut(Metadata) -> T,
     enough: impl Fn(&[T]) -> bool,
 ) -> Result<Listed<T>, String> {
+    let mut listed = Listed { items: Vec::new(), more: false };
+    let ask = Ask { accept: METADATA_LIST, label: None };
+    pages(cluster, kind, namespace, ask, by, |piece| {
+        let Piece::Page(reply) = piece else {
+            listed.items.clear();
+            return Ok(None);
+        };
+        let page: Page<object::Bare> = page(kind, reply)?;
+        let next = page.next();
+        listed.items.extend(page.items.into_iter().map(|item| keep(item.metadata)));
+        listed.more = next.is_some() && enough(&listed.items);
+        Ok(next.filter(|_| !listed.more))
+    })
+    .await?;
+    Ok(listed)
+}
+
+/// Lists the objects of a kind, in every namespace if `namespace` is empty, page by page, until `take` answers no place where the
+/// next one begins. Never from a cache, which could be behind: no `resourceVersion` is asked for.
+///
+/// # Errors
+///
+/// When a page was not answered, or what `take` answers.
+pub(super) async fn pages(
+    cluster: &Cluster,
+    kind: &Kind,
+    namespace: &str,
+    ask: Ask<'_>,
+    by: Instant,
+    mut take: impl FnMut(Piece<'_>) -> Result<Option<String>, Unlisted>,
+) -> Result<(), Unlisted> {
     let path = object::collection(&kind.api_version, &kind.resource, namespace);
     let target = Target {
         method: "LIST",
@@ -86,36 +157,36 @@ pub(super) async fn list<T>(
         namespace,
         ..Target::default()
     };
-    let mut listed = Listed { items: Vec::new(), more: false };
     let (mut token, mut restarts) = (String::new(), 0);
     loop {
-        let request = Request::get(page_path(&path, &token)).header(header::ACCEPT, METADATA_LIST).body(Body::empty());
-        let request = request.map_err(|error| error.to_string())?;
+        let request = Request::get(page_path(&path, ask.label, &token)).header(header::ACCEPT, ask.accept);
+        let request = request.body(Body::empty()).map_err(|error| Unlisted::Failed(error.to_string()))?;
         let reply = cluster.send(request, &target, by).await;
-        let reply = reply.map_err(|why| format!("listing {} failed: {why}", kind.resource.plural))?;
+        let failed = |why: Unanswered| Unlisted::Failed(format!("listing {} failed: {why}", kind.resource.plural));
+        let reply = reply.map_err(failed)?;
         if reply.status == StatusCode::GONE && !token.is_empty() && restarts < RESTARTS {
             (token, restarts) = (String::new(), restarts + 1);
-            listed.items.clear();
+            take(Piece::Anew)?;
             continue;
         }
-        let page = page(kind, &reply)?;
-        listed.items.extend(page.items.into_iter().map(|item| keep(item.metadata)));
-        let next = page.metadata.r#continue;
-        if next.is_empty() {
-            return Ok(listed);
+        match take(Piece::Page(&reply))? {
+            None => return Ok(()),
+            Some(next) if next == token => {
+                return Err(Unlisted::Failed(format!("the list of {} does not go on", kind.resource.plural)));
+            }
+            Some(next) => token = next,
         }
-        if next == token {
-            return Err(format!("the list of {} does not go on", kind.resource.plural));
-        }
-        if enough(&listed.items) {
-            return Ok(Listed { more: true, ..listed });
-        }
-        token = next;
     }
 }
 
-fn page_path(path: &str, token: &str) -> String {
+fn page_path(path: &str, label: Option<(&str, &str)>, token: &str) -> String {
     let mut path = format!("{path}?limit={PAGE}");
+    if let Some((label, value)) = label {
+        path.push_str("&labelSelector=");
+        path.extend(utf8_percent_encode(label, NON_ALPHANUMERIC));
+        path.push_str("%3D");
+        path.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
+    }
     if !token.is_empty() {
         path.push_str("&continue=");
         path.extend(utf8_percent_encode(token, NON_ALPHANUMERIC));
@@ -123,13 +194,21 @@ fn page_path(path: &str, token: &str) -> String {
     path
 }
 
-fn page(kind: &Kind, reply: &Reply) -> Result<Page, String> {
+/// Reads a page.
+pub(super) fn page<'a, T: Deserialize<'a>>(kind: &Kind, reply: &'a Reply) -> Result<Page<T>, Unlisted> {
     let plural = &kind.resource.plural;
     if reply.status != StatusCode::OK {
-        return Err(format!("listing {plural} of {} was answered {}", kind.api_version, reply.status));
+        let why = format!("listing {plural} of {} was answered {}", kind.api_version, reply.status);
+        return Err(match reply.status {
+            StatusCode::FORBIDDEN => Unlisted::Forbidden(why),
+            _ => Unlisted::Failed(why),
+        });
     }
-    let page = serde_json::from_slice::<Page>(&reply.body).ok().filter(|page| page.kind.ends_with("List"));
-    page.ok_or_else(|| format!("listing {plural} of {} was answered by something else than a list", kind.api_version))
+    let page = serde_json::from_slice::<Page<T>>(&reply.body).ok().filter(|page| page.kind.ends_with("List"));
+    page.ok_or_else(|| {
+        let why = format!("listing {plural} of {} was answered by something else than a list", kind.api_version);
+        Unlisted::Failed(why)
+    })
 }
 
 /// Every kind whose objects go with their namespace: what can be listed and deleted, which is what Kubernetes' own deletion
@@ -228,8 +307,8 @@ mod tests {
         };
         let read = |status: u16, body: &str| {
             let status = StatusCode::from_u16(status).unwrap();
-            page(&kind, &Reply { status, headers: HeaderMap::new(), body: Bytes::from(body.to_owned()) })
-                .map(|page| page.items.len())
+            let reply = Reply { status, headers: HeaderMap::new(), body: Bytes::from(body.to_owned()) };
+            page::<object::Bare>(&kind, &reply).map(|page| page.items.len()).map_err(String::from)
         };
         assert_eq!(read(200, r#"{"kind":"PartialObjectMetadataList","metadata":{},"items":null}"#), Ok(0));
         assert_eq!(read(200, r#"{"kind":"ConfigMapList","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#), Ok(1));

@@ -10,6 +10,7 @@ pub(crate) mod contents;
 pub(crate) mod definition;
 pub(crate) mod discovery;
 pub(crate) mod fence;
+pub(crate) mod holdings;
 pub(crate) mod lease;
 mod listing;
 pub(crate) mod look;
@@ -20,6 +21,7 @@ pub(crate) mod ownership;
 mod plugin;
 pub(crate) mod readiness;
 pub(crate) mod remove;
+mod schemas;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
@@ -36,7 +38,8 @@ use tokio::time::{Duration, Instant};
 use tracing::{Span, field::Empty};
 
 use self::{
-    access::Way, breaker::Breaker, client::Version, discovery::Discovery, fence::Fence, plugin::Plugin, watch::Watches,
+    access::Way, breaker::Breaker, client::Version, discovery::Discovery, fence::Fence, plugin::Plugin,
+    schemas::Schemas, watch::Watches,
 };
 use crate::{
     attributes,
@@ -75,6 +78,7 @@ pub(crate) struct Cluster {
     secrets: OfCluster,
     discovery: Arc<Discovery>,
     watches: Watches,
+    schemas: Schemas,
     /// A resource version of the moment when the cluster was proven workable, if it would say: what is above has been
     /// written since.
     baseline: Option<u64>,
@@ -196,6 +200,7 @@ impl Cluster {
             way: Arc::new(way),
             discovery,
             watches: Watches::default(),
+            schemas: Schemas::default(),
             baseline: None,
             fence: OnceLock::new(),
         })

@@ -4,13 +4,19 @@
 
 mod defined;
 mod existing;
+mod listed;
 mod rehearse;
+mod stamped;
 mod write;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
+use bytes::Bytes;
 use serde_json::Value;
-use switchyard_proto::v1::{self, Operation};
+use switchyard_proto::v1::{self, Evidence, Operation};
 use tokio::time::Instant;
 
 use self::existing::{ADOPTED, Settled, taken_over};
@@ -48,6 +54,8 @@ pub(crate) struct Direct {
     secrets: Arc<OfDesign>,
     /// What controllers put into every namespace.
     everywhere: Arc<Everywhere>,
+    /// What tells the definitions of the design apart, by the step that brings them.
+    definitions: BTreeMap<StepIx, String>,
 }
 
 /// What the cases of one attempt have in common.
@@ -58,6 +66,10 @@ struct Task<'a> {
     order: &'a Order,
     subject: Subject<'a>,
     resource: Resource,
+    /// The object as JSON, as it is sent.
+    manifest: Bytes,
+    /// Its resource version before it is written, where a list showed it.
+    listed: Option<&'a str>,
 }
 
 impl Direct {
@@ -67,7 +79,8 @@ impl Direct {
         secrets: Arc<OfDesign>,
         everywhere: Arc<Everywhere>,
     ) -> Self {
-        Self { manager: ownership::manager(&plan.design.id), plan, sites, secrets, everywhere }
+        let (manager, definitions) = (ownership::manager(&plan.design.id), stamped::definitions(&plan));
+        Self { manager, plan, sites, secrets, everywhere, definitions }
     }
 
     /// Makes an attempt at an object on a cluster: finds out where it is there, and has `act` do the rest.
@@ -75,7 +88,7 @@ impl Direct {
         &self,
         what: (&plan::Direct, ClusterIx),
         order: &Order,
-        act: impl AsyncFnOnce(&Task<'_>) -> Attempt,
+        act: impl AsyncFnOnce(Task<'_>) -> Attempt,
     ) -> Attempt {
         let attempt = self.located(what, order, act).await;
         match attempt.result {
@@ -91,7 +104,7 @@ impl Direct {
         &self,
         (direct, at): (&plan::Direct, ClusterIx),
         order: &Order,
-        act: impl AsyncFnOnce(&Task<'_>) -> Attempt,
+        act: impl AsyncFnOnce(Task<'_>) -> Attempt,
     ) -> Attempt {
         let cluster = &*self.sites[at].cluster;
         let head = &direct.head;
@@ -134,20 +147,18 @@ impl Direct {
             Err(discovery::Error::Failed(why)) => return Attempt::ended(classify::discovery_failed(&subject, &why)),
         };
         let mut warnings = Vec::new();
-        let mut task = Task { cluster, at, direct, order, subject, resource };
+        let manifest = match undeploys || self.is_of_an_adapter(order) {
+            true => direct.manifest.clone(),
+            false => self.stamped(direct, cluster, order.answer_by).await,
+        };
+        let mut task = Task { cluster, at, direct, order, subject, resource, manifest, listed: None };
         if !task.resource.namespaced {
             if task.subject.namespace != options.default_namespace {
                 warnings.push(format!("{} is cluster-scoped, so its namespace was left out", head.kind));
             }
             task.subject.namespace = "";
         }
-        if !undeploys
-            && self.plan.options.existing == v1::Existing::RefuseUnmarked
-            && let Err(verdict) = Box::pin(self.refuse_unmarked(&task)).await
-        {
-            return Attempt { warnings, ..Attempt::ended(verdict) };
-        }
-        let mut attempt = act(&task).await;
+        let mut attempt = act(task).await;
         warnings.append(&mut attempt.warnings);
         Attempt { warnings, ..attempt }
     }
@@ -176,7 +187,8 @@ impl Direct {
         Patch {
             subject: task.subject.clone(),
             resource: &task.resource,
-            manifest: task.direct.manifest.clone(),
+            manifest: task.manifest.clone(),
+            known_version: task.listed,
             manager: &self.manager,
             force: false,
             attempt: task.order.attempt,
@@ -269,7 +281,8 @@ fn gone(task: &Task<'_>, removed: Removed) -> Done {
         uid: removed.uid,
         ..Applied::default()
     };
-    Done { shared_with: removed.shared_with, ..done(&task.subject, applied, Vec::new()) }
+    let (shared_with, evidence) = (removed.shared_with, Evidence::Read);
+    Done { shared_with, evidence, ..done(&task.subject, applied, Vec::new()) }
 }
 
 fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
@@ -281,9 +294,10 @@ fn done(subject: &Subject<'_>, applied: Applied, diff: Vec<FieldDiff>) -> Done {
         uid: applied.uid,
         resource_version: applied.resource_version,
     };
-    Done { diff, ..Done::new(applied.change.into(), Some(object)) }
+    Done { diff, evidence: Evidence::Written, ..Done::new(applied.change.into(), Some(object)) }
 }
 
 fn absent(subject: &Subject<'_>) -> Done {
-    done(subject, Applied { change: Change::Absent, ..Applied::default() }, Vec::new())
+    let applied = Applied { change: Change::Absent, ..Applied::default() };
+    Done { evidence: Evidence::Read, ..done(subject, applied, Vec::new()) }
 }

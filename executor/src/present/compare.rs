@@ -35,7 +35,8 @@ const NOT_COMPARED: [&str; 10] = [
 ];
 
 /// Annotations that others keep, or that tell where an object came from and not what it is (L4).
-const BOOKKEEPING: [&str; 4] = [
+const BOOKKEEPING: [&str; 5] = [
+    crate::proof::APPLIED,
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     "design.meshery.io/version",

@@ -252,6 +252,7 @@ impl Account {
         result.diff_left_out = done.diff_left_out;
         result.diff = done.diff.into_iter().map(field_diff).collect();
         result.altered = done.altered.into_iter().map(field_diff).collect();
+        result.evidence = done.evidence.into();
         result.shared_with = done.shared_with.map(String::from).unwrap_or_default();
         tell_readiness(result, done.readiness);
     }
@@ -265,6 +266,7 @@ impl Account {
             change: seen.change.unwrap_or_default().into(),
             error: seen.failure.as_ref().map(failure),
             object: seen.object.map(object),
+            evidence: if seen.failure.is_none() { v1::Evidence::Read } else { v1::Evidence::Unspecified }.into(),
             ..Default::default()
         };
         tell_readiness(&mut result, seen.readiness);

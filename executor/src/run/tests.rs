@@ -109,6 +109,7 @@ fn plan(text: &str) -> Arc<Plan> {
             goes_on_without_client: false,
             existing: v1::Existing::Refuse,
             report_altered: false,
+            write_always: false,
         },
         steps: steps.into(),
         traceparent: String::new(),

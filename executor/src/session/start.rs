@@ -103,11 +103,17 @@ async fn prove_and_begin(
     let locks = match &shared.locking {
         Some(locking) if plan.mode() == Mode::CarryOut => {
             let locking = locking.lock(for_run(&plan, &run_id), &clusters.raw).instrument(span.clone());
-            locking.await.map_err(|error| refuse::locks(&error))?
+            // What the first write waits for too can be asked for meanwhile.
+            let schemas = async {
+                if plan.operation != v1::Operation::Undeploy {
+                    ask_for_schemas(&clusters).await
+                }
+            };
+            let (locks, ()) = tokio::join!(locking, schemas.instrument(span.clone()));
+            locks.map_err(|error| refuse::locks(&error))?
         }
         _ => Locks::none(shared.tasks.clone()),
     };
-    tracing::debug!(past = ?locks.past, "what the Leases say of the design");
     if answers.is_closed() && !plan.options.goes_on_without_client {
         locks.release(Duration::MAX, Leave::NotBegun).await;
         return Err(refuse::plain(
@@ -134,6 +140,11 @@ fn labels(start: &v1::Start) -> String {
     let mut labels: Vec<_> = start.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     labels.sort_unstable();
     labels.join(",")
+}
+
+async fn ask_for_schemas(clusters: &Clusters<Arc<Cluster>>) {
+    let by = Instant::now() + PROOF;
+    join_all(clusters.iter().map(|cluster| cluster.schema("v1", by))).await;
 }
 
 /// What the clusters are locked for.
@@ -285,7 +296,8 @@ fn begin(
                 secrets,
                 everywhere: shared.everywhere.clone(),
             };
-            let direct = direct::Write::new(direct);
+            let past = starting.locks.past.clone().into();
+            let direct = direct::Write::new(direct, past, shared.budget.clone());
             starting.with(shared, CarryOut { plan, direct, adapter, charts });
         }
     }

@@ -13,7 +13,8 @@ use super::values;
 use crate::document::{At, Entry, Map, Node, Path, Value};
 use crate::problem::quoted;
 
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotations that say what somebody applied: kubectl, and the executor (L4). Of a design they would be untrue.
+const OF_APPLIERS: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "switchyard.dev/applied"];
 const SERVER_OWNED: [&str; 8] = [
     "managedFields",
     "uid",
@@ -106,10 +107,12 @@ fn metadata_fields(metadata: &mut Map<'_>, cleaned: &mut Cleaned) {
     }
     cleaned.generate_name = metadata.remove("generateName").is_some_and(|node| node.as_str() != Some(""));
     let annotations = metadata.get_mut("annotations").map(|node| &mut node.value);
-    if let Some(Value::Map(annotations)) = annotations
-        && annotations.remove(LAST_APPLIED).is_some()
-    {
-        cleaned.server_fields.push(Path::root().keys(&["metadata", "annotations", LAST_APPLIED]).into());
+    if let Some(Value::Map(annotations)) = annotations {
+        for key in OF_APPLIERS {
+            if annotations.remove(key).is_some() {
+                cleaned.server_fields.push(Path::root().keys(&["metadata", "annotations", key]).into());
+            }
+        }
     }
     for field in ["labels", "annotations"] {
         let Some(Value::Map(map)) = metadata.get(field).map(|node| &node.value) else { continue };
@@ -211,10 +214,10 @@ mod tests {
             "Deployment",
             r#"{"metadata":{"uid":"u","resourceVersion":"1","generation":1,"creationTimestamp":null,"selfLink":"",
             "managedFields":[],"generateName":"x-","finalizers":["a"],"annotations":
-            {"kubectl.kubernetes.io/last-applied-configuration":"canary","b":"c"}},"status":{"x":1},"spec":{"a":null}}"#,
+            {"kubectl.kubernetes.io/last-applied-configuration":"canary","switchyard.dev/applied":"x","b":"c"}},"status":{"x":1},"spec":{"a":null}}"#,
         );
         assert_eq!(json, r#"{"metadata":{"finalizers":["a"],"annotations":{"b":"c"}},"spec":{"a":null}}"#);
-        assert_eq!(cleaned.server_fields.len(), 8);
+        assert_eq!(cleaned.server_fields.len(), 9);
         assert!(cleaned.generate_name);
         assert_eq!(cleaned.suspicious, []);
     }

@@ -24,4 +24,5 @@ mod runs;
 mod secrets;
 mod stage;
 mod streams;
+mod unchanged;
 mod watches;

@@ -97,10 +97,13 @@ impl Direct {
         Err(classify::owned_by_design(&task.subject, &other, &differs, conflict))
     }
 
-    /// Refuses an object that is there and carries no design's mark, if such are not to be adopted. Read before the write, until
-    /// a LIST of the design's objects tells it for all of them at once (L3).
+    /// Refuses an object that is there and carries no design's mark, if such are not to be adopted. It is read before the write,
+    /// unless a list by the mark has shown it (L3).
     pub(super) async fn refuse_unmarked(&self, task: &Task<'_>) -> Result<(), Verdict> {
-        match read(task).await? {
+        if self.plan.options.existing != Existing::RefuseUnmarked || task.listed.is_some() {
+            return Ok(());
+        }
+        match Box::pin(read(task)).await? {
             Some(metadata) if owner(&metadata, &self.plan.design.id) == Owner::Nobody => {
                 Err(classify::unmarked(&task.subject))
             }

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, OnceLock};
 
 use serde_json::Value;
-use switchyard_proto::v1::Operation;
+use switchyard_proto::v1::{Evidence, Operation};
 
 use super::{ADOPTED, Direct, Settled, Task, altered, conflict, defined::Schemas, done, gone, rewritten, taken_over};
 use crate::{
@@ -39,9 +39,12 @@ impl Rehearse {
     }
 
     pub(crate) async fn rehearse(&self, object: &plan::Direct, cluster: ClusterIx, order: &Order) -> Attempt {
-        let act = async |task: &Task<'_>| match self.direct.plan.operation {
-            Operation::Undeploy => self.removal(task).await,
-            Operation::Deploy | Operation::Unspecified => self.apply(task).await,
+        let act = async |task: Task<'_>| match self.direct.plan.operation {
+            Operation::Undeploy => self.removal(&task).await,
+            Operation::Deploy | Operation::Unspecified => match self.direct.refuse_unmarked(&task).await {
+                Ok(()) => self.apply(&task).await,
+                Err(verdict) => Attempt::ended(verdict),
+            },
         };
         let attempt = Box::pin(self.direct.attempt((object, cluster), order, act)).await;
         match attempt.result {
@@ -99,7 +102,8 @@ impl Rehearse {
         let result = result.map(|Rehearsed { applied, diff, diff_left_out, after, .. }| {
             let altered = after.map(|after| altered(task.direct, &after, &self.direct.secrets)).unwrap_or_default();
             outcome.warnings.extend(rewritten(&altered));
-            Done { shared_with, altered, diff_left_out, ..done(&task.subject, applied, diff) }
+            let evidence = Evidence::Read;
+            Done { shared_with, altered, diff_left_out, evidence, ..done(&task.subject, applied, diff) }
         });
         Attempt { result, sent, took: None, warnings: outcome.warnings, checked: Vec::new() }
     }
@@ -114,7 +118,7 @@ impl Rehearse {
     /// everywhere; whatever else stands in its way there leaves what is `missing`.
     async fn try_elsewhere(&self, task: &Task<'_>, missing: Verdict) -> Outcome<Rehearsed> {
         let cannot_tell = |missing| Outcome { result: Err(missing), warnings: Vec::new() };
-        let Some(manifest) = in_namespace(&task.direct.manifest, TRIED_IN) else { return cannot_tell(missing) };
+        let Some(manifest) = in_namespace(&task.manifest, TRIED_IN) else { return cannot_tell(missing) };
         let subject = Subject { namespace: TRIED_IN, ..task.subject.clone() };
         let patch = Patch { subject, manifest: manifest.into(), ..self.direct.patch(task) };
         let mut tried = apply::rehearse(task.cluster, &patch, Marks::Count, task.order.answer_by).await;

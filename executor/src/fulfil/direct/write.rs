@@ -6,13 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use switchyard_proto::v1::Operation;
+use switchyard_proto::v1::{Evidence, Operation};
+use switchyard_service::budget::Budget;
 use tokio::{
     sync::OnceCell,
     time::{Instant, timeout_at},
 };
 
-use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, gone, rewritten, taken_over};
+use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, gone, listed::Lists, rewritten, taken_over};
 use crate::{
     classify::{self, Subject, Verdict},
     cluster::{
@@ -26,9 +27,10 @@ use crate::{
     },
     failure::{Failure, Reason},
     fulfil::{Attempt, Done, Order, Ready},
+    locks::Past,
     mask::Secrets,
-    plan,
-    target::{ClusterIx, StepIx},
+    plan::{self, Plan},
+    target::{ClusterIx, Clusters, StepIx},
 };
 
 /// A namespace by cluster and name, and whether it was created.
@@ -39,23 +41,35 @@ type FirstSeen = BTreeMap<(StepIx, ClusterIx), Arc<OnceLock<String>>>;
 
 /// Carries out the direct steps of one plan.
 pub(crate) struct Write {
-    direct: Direct,
+    pub(super) direct: Direct,
     /// Namespaces that were created because they were missing (D14): once each.
     created: Mutex<Created>,
     removed: Mutex<FirstSeen>,
+    pub(super) lists: Lists,
 }
 
 impl Write {
-    pub(crate) fn new(direct: Direct) -> Self {
-        Self { direct, created: Mutex::default(), removed: Mutex::default() }
+    /// `past` is what is known of the design in the clusters, and `room` what pages of lists count against.
+    pub(crate) fn new(direct: Direct, past: Clusters<Past>, room: Budget) -> Self {
+        let lists = Lists::new(&direct.plan, past, room);
+        Self { direct, created: Mutex::default(), removed: Mutex::default(), lists }
     }
 
     pub(crate) async fn carry_out(&self, object: &plan::Direct, cluster: ClusterIx, order: &Order) -> Attempt {
-        let act = async |task: &Task<'_>| match self.direct.plan.operation {
-            Operation::Undeploy => Box::pin(self.remove(task)).await,
-            Operation::Deploy | Operation::Unspecified => self.apply(task).await,
+        let act = async |task: Task<'_>| match self.direct.plan.operation {
+            Operation::Undeploy => Box::pin(self.remove(&task)).await,
+            Operation::Deploy | Operation::Unspecified if self.lists(cluster) => Box::pin(self.need_be(task)).await,
+            Operation::Deploy | Operation::Unspecified => self.mark_and_apply(&task).await,
         };
         self.direct.attempt((object, cluster), order, act).await
+    }
+
+    /// Applies the object, unless it is there without a design's mark and such are not to be adopted.
+    pub(super) async fn mark_and_apply(&self, task: &Task<'_>) -> Attempt {
+        match self.direct.refuse_unmarked(task).await {
+            Ok(()) => self.apply(task).await,
+            Err(verdict) => Attempt::ended(verdict),
+        }
     }
 
     async fn apply(&self, task: &Task<'_>) -> Attempt {
@@ -100,31 +114,46 @@ impl Write {
             {
                 Err(Box::pin(self.create_namespace(task, failure)).await)
             }
-            Ok(applied) if direct.head.is_definition() => {
-                order.progress.written();
-                let served =
-                    definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline);
-                Box::pin(served).await.map(|()| Done {
-                    readiness: self.direct.plan.options.wait_until_ready.then(Ready::served),
-                    ..done(subject, applied, Vec::new())
-                })
-            }
-            Ok(applied) if self.direct.plan.options.wait_until_ready => {
-                let design_id = shared_with.as_deref().unwrap_or(&self.direct.plan.design.id);
-                Ok(Box::pin(self.until_ready(task, applied, design_id)).await)
+            Ok(applied) if direct.head.is_definition() || self.direct.plan.options.wait_until_ready => {
+                Box::pin(self.conclude(task, applied, shared_with.as_deref())).await
             }
             Ok(applied) => Ok(done(subject, applied, Vec::new())),
             Err(verdict) => match self.direct.tell(verdict, subject, direct, order) {
                 Verdict::Refused(failure) if order.lost_since.is_some() => {
                     let patch = self.direct.patch(task);
                     let seen = Box::pin(look_back::applied(cluster, &patch)).await;
-                    decide(seen, failure).map(|applied| done(subject, applied, Vec::new()))
+                    let applied = decide(seen, failure);
+                    applied.map(|applied| Done { evidence: Evidence::Read, ..done(subject, applied, Vec::new()) })
                 }
                 verdict => Err(verdict),
             },
         };
-        let result = result.map(|done| Done { shared_with, altered, ..done });
+        let result = result.map(|done| {
+            let evidence = if shared_with.is_some() { Evidence::Read } else { done.evidence };
+            Done { shared_with, altered, evidence, ..done }
+        });
         Attempt { result, sent, took, warnings: outcome.warnings, checked: Vec::new() }
+    }
+
+    /// Waits for what has to be waited for once the object is as it should be. `shared_with` is another design that it belongs to.
+    pub(super) async fn conclude(
+        &self,
+        task: &Task<'_>,
+        applied: Applied,
+        shared_with: Option<&str>,
+    ) -> Result<Done, Verdict> {
+        let Task { cluster, direct, order, subject, .. } = task;
+        let Plan { options, design, .. } = &*self.direct.plan;
+        if direct.head.is_definition() {
+            order.progress.written();
+            definition::served(cluster, subject.api_version, subject.name, &order.stop, order.deadline).await?;
+            let readiness = options.wait_until_ready.then(Ready::served);
+            return Ok(Done { readiness, ..done(subject, applied, Vec::new()) });
+        }
+        match options.wait_until_ready {
+            true => Ok(self.until_ready(task, applied, shared_with.unwrap_or(&design.id)).await),
+            false => Ok(done(subject, applied, Vec::new())),
+        }
     }
 
     /// Waits until the object, which carries the mark of the design `design_id`, is ready.
@@ -160,8 +189,8 @@ impl Write {
             Err(Verdict::Refused(failure)) if order.lost_since.is_some() => {
                 let seen = look_back::removed(task.cluster, &task.subject, &task.resource).await;
                 decide(seen, failure).map(|applied| {
-                    let namespace = task.subject.namespace.to_owned();
-                    done(&task.subject, Applied { namespace, ..applied }, Vec::new())
+                    let applied = Applied { namespace: task.subject.namespace.to_owned(), ..applied };
+                    Done { evidence: Evidence::Read, ..done(&task.subject, applied, Vec::new()) }
                 })
             }
             Err(verdict) => Err(verdict),
@@ -182,6 +211,7 @@ impl Write {
                 subject: Subject { api_version: "v1", kind: "Namespace", namespace: "", name, ..subject.clone() },
                 resource: &resource,
                 manifest: Bytes::from(manifest.to_string()),
+                known_version: None,
                 manager: &self.direct.manager,
                 force: false,
                 attempt: 1,

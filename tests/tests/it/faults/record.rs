@@ -129,7 +129,9 @@ async fn run_that_is_refused_leaves_the_record_as_it_was() {
 
     let gate = Gate::shut();
     stage.east.add(Rule::patch("/map", Fault::Hold(gate.clone())).times(1));
-    let on_east = Draft::on(&["east"]).design(&id).apply("map", &[], &marked(stage.config_map("map"), &id));
+    let mut changed = marked(stage.config_map("map"), &id);
+    changed["data"]["key"] = json!("changed");
+    let on_east = Draft::on(&["east"]).design(&id).apply("map", &[], &changed);
     let mut execution = stage.client.execute(on_east.seal(), stage.access_for(&on_east)).await.unwrap();
     run_id(&mut execution).await;
     let other = switchyard_tests::embedded::Executor::start(&[]).await.unwrap();
