@@ -6,6 +6,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::ValueEnum;
+use http::HeaderValue;
 use tracing_subscriber::EnvFilter;
 
 /// What tells one program from the other.
@@ -76,6 +77,11 @@ pub struct ServeArgs {
     /// more than half. The process takes up to twice as much.
     #[arg(long, env = "SWITCHYARD_MAX_HELD_BYTES", value_name = "BYTES", default_value = "1GiB")]
     pub max_held_bytes: ByteSize,
+
+    /// Origins of pages that may call with gRPC-Web, such as https://deploy.example.com, comma-separated. Pages speak HTTP/2 over TLS
+    /// only. Default: none, and gRPC-Web is refused.
+    #[arg(long, env = "SWITCHYARD_GRPC_WEB_ORIGINS", value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
+    pub grpc_web_origins: Vec<HeaderValue>,
 
     /// Connections at once. Default: half of the files that the process may open, at most 4096.
     #[arg(long, env = "SWITCHYARD_MAX_CONNECTIONS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -271,6 +277,17 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "want an IP address and a port, such as 127.0.0.1:7001 or [::1]:7001")
 }
 
+/// Reads the origin of a page as browsers write it. `*` is none: whoever can call can deploy.
+fn origin(text: &str) -> Result<HeaderValue, &'static str> {
+    let wrong = "want the origin of a page, such as https://deploy.example.com, without a path";
+    let uri: http::Uri = text.parse().map_err(|_| wrong)?;
+    let written = match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme @ ("https" | "http")), Some(authority)) => format!("{scheme}://{authority}"),
+        _ => return Err(wrong),
+    };
+    if written == text { HeaderValue::from_str(text).map_err(|_| wrong) } else { Err(wrong) }
+}
+
 /// Reads a duration such as `30s`, `1m 30s` or `500ms`; use it as clap's `value_parser`.
 ///
 /// # Errors
@@ -303,6 +320,18 @@ mod tests {
         assert!(read("many").is_err());
         assert!(read("99999999999999999999").is_err());
         assert!(read("18446744073709551615GiB").is_err());
+    }
+
+    #[test]
+    fn origins_are_those_that_browsers_send() {
+        for text in ["https://deploy.example.com", "http://localhost:3000", "https://[::1]:8443"] {
+            assert_eq!(origin(text).unwrap(), text);
+        }
+        for text in
+            ["*", "", "null", "deploy.example.com", "https://a.example/", "https://a.example/b", "ftp://a.example"]
+        {
+            assert!(origin(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -24,5 +24,6 @@ pub mod status;
 pub mod telemetry;
 pub mod tls;
 pub mod trace;
+mod web;
 
 pub use shutdown::Shutdown;

@@ -28,6 +28,7 @@ use crate::{
     status::chain,
     tls,
     trace::TraceLayer,
+    web::WebLayer,
 };
 
 /// How long the last frames may take to leave once everything was told to end.
@@ -177,7 +178,8 @@ impl Server {
             budget,
         });
         let service = ServiceBuilder::new()
-            // Outermost first: the span also covers what the guard refuses.
+            // Outermost first: what comes in gRPC-Web is gRPC from there on, and the span also covers what the guard refuses.
+            .layer(WebLayer::new(&args.grpc_web_origins))
             .layer(TraceLayer(Arc::clone(&watch)))
             .layer(GuardLayer(Arc::clone(&watch)))
             .service(routes.routes().prepare());

@@ -59,7 +59,9 @@ fn every_test_of_the_table_is_there() {
         assert!(table.contains(&format!("\n| {rule} | `")), "no test of {rule} is named");
     }
     let mut sources = Vec::new();
-    for folder in ["tests/tests", "planner/src", "planner/tests", "executor/src", "service/src", "proto/src"] {
+    for folder in
+        ["tests/tests", "planner/src", "planner/tests", "executor/src", "service/src", "service/tests", "proto/src"]
+    {
         gather(&root().join(folder), &mut sources);
     }
     let (_, after) = table.split_once("## Rules").unwrap();
