@@ -1,5 +1,4 @@
 // Deploys a design, takes it down, or asks what would happen: client deploy|undeploy|dry-run DESIGN CLUSTER[=KUBECONFIG]...
-//
 // PLANNER and EXECUTOR say where the two are. REQUEST_ID names the run: who starts again with it goes on with the same run.
 package main
 
@@ -17,6 +16,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -194,5 +194,6 @@ func comeAgain(err error) (time.Duration, bool) {
 		}
 	}
 	// What neither planner nor executor said happened on the way to them; so did what ends before its summary.
-	return time.Second, !ours
+	code := status.Code(err)
+	return time.Second, !ours && (code == codes.Unavailable || code == codes.Internal || code == codes.Unknown)
 }

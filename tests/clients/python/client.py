@@ -145,7 +145,8 @@ def come_again(error):
     if "RetryInfo" in told:
         return told["RetryInfo"].retry_delay.ToTimedelta().total_seconds()
     # What neither planner nor executor said happened on the way to them.
-    return None if "ErrorInfo" in told else 1.0
+    lost = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN
+    return 1.0 if error.code() in lost and "ErrorInfo" not in told else None
 
 
 def main():

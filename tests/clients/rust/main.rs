@@ -13,7 +13,7 @@ use switchyard_proto::v1::{
     planner_service_client::PlannerServiceClient, target_result::Target,
 };
 use tokio::{signal::ctrl_c, time::sleep};
-use tonic::{Request, Status, transport::Channel};
+use tonic::{Code, Request, Status, transport::Channel};
 use tonic_types::StatusExt as _;
 
 /// As much as the two send. The default of 4 MiB is too little for large designs.
@@ -193,5 +193,6 @@ fn come_again(status: &Status) -> Option<Duration> {
     let details = status.get_error_details();
     let told = details.retry_info().and_then(|info| info.retry_delay);
     // What neither planner nor executor said happened on the way to them.
-    told.or_else(|| details.error_info().is_none().then_some(Duration::from_secs(1)))
+    let lost = matches!(status.code(), Code::Unavailable | Code::Internal | Code::Unknown);
+    told.or_else(|| (lost && details.error_info().is_none()).then_some(Duration::from_secs(1)))
 }

@@ -8,7 +8,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { ClientError, createChannel, createClientFactory } from "nice-grpc";
+import { ClientError, Status, createChannel, createClientFactory } from "nice-grpc";
 import { ErrorInfo, RetryInfo, RichClientError, errorDetailsClientMiddleware } from "nice-grpc-error-details";
 
 import type { DeepPartial, ExecuteRequest, ExecuteResponse } from "./gen/switchyard/v1/executor_service.js";
@@ -143,7 +143,8 @@ function comeAgain(error: unknown): number | undefined {
     if (detail.$type === RetryInfo.$type) return (detail.retryDelay?.seconds ?? 0) + (detail.retryDelay?.nanos ?? 0) / 1e9;
   }
   // What neither planner nor executor said happened on the way to them.
-  return details.some((detail) => detail.$type === ErrorInfo.$type) ? undefined : 1;
+  const lost = [Status.UNAVAILABLE, Status.INTERNAL, Status.UNKNOWN].includes(error.code);
+  return lost && !details.some((detail) => detail.$type === ErrorInfo.$type) ? 1 : undefined;
 }
 
 const [command, design, ...clusters] = process.argv.slice(2);
