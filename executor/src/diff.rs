@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{mask::Secrets, proof::APPLIED};
+use crate::{
+    mask::Secrets,
+    proof::{APPLIED, DEPENDS_ON},
+};
 
 /// Fields that are told; a rewrite of a whole object is no longer read field by field.
 const MOST: usize = 200;
@@ -76,7 +79,7 @@ fn is_of_the_server(path: &str, key: &str) -> bool {
     match path {
         "" => key == "status",
         "metadata" => OF_THE_SERVER.contains(&key),
-        "metadata.annotations" => key == APPLIED,
+        "metadata.annotations" => [APPLIED, DEPENDS_ON].contains(&key),
         _ => false,
     }
 }

@@ -169,6 +169,27 @@ pub(crate) struct ObjectId {
     pub(crate) resource_version: String,
 }
 
+/// An object of the design that no step of the plan is (L6).
+#[derive(Clone, Debug)]
+pub(crate) struct LeftOver {
+    pub(crate) cluster: ClusterIx,
+    pub(crate) object: ObjectId,
+    /// The component that it was; empty when it does not say.
+    pub(crate) component: String,
+    pub(crate) fate: Fate,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Fate {
+    /// It was told and stays.
+    Told,
+    /// It is gone.
+    Gone(v1::Change),
+    /// It was to be removed, and was not.
+    Failed(v1::Outcome, Failure),
+}
+
 /// What a wait until an object is ready came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
@@ -240,4 +261,11 @@ pub(crate) trait Fulfil: Send + Sync + 'static {
 
     /// Sees to what a unit that succeeded no longer needs.
     fn clear_up(self: Arc<Self>, progress: Progress) -> impl Future<Output = Needs> + Send + 'static;
+
+    /// Sees to what the plan no longer has, once every step has ended with this verdict.
+    fn left_overs(
+        self: Arc<Self>,
+        verdict: v1::Verdict,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Vec<LeftOver>> + Send + 'static;
 }

@@ -507,7 +507,13 @@ fn options(options: v1::RunOptions) -> Result<Options, Error> {
         // Whoever asks for what is not known here must not get something else.
         Err(_) => return invalid("header.options.existing", format!("there is no value {}", options.existing)),
     };
+    let prune = match known::<v1::Prune>(options.prune, "header.options.prune")? {
+        v1::Prune::Unspecified => v1::Prune::Report,
+        prune => prune,
+    };
     Ok(Options {
+        prune,
+        prune_at_most: (options.prune_at_most > 0).then_some(options.prune_at_most as usize),
         existing,
         report_altered: options.report_altered,
         write_always: options.write_always,

@@ -92,7 +92,7 @@ const ABOUT_RUNS: [&str; 5] = [
 ];
 
 /// What is known here of the contract beyond its first version.
-const FEATURES: [&str; 6] = ["encoded", "start", "existing", "get_run", "step_progress", "unchanged"];
+const FEATURES: [&str; 7] = ["encoded", "start", "existing", "get_run", "step_progress", "unchanged", "prune"];
 
 /// Carries deployment plans out on Kubernetes clusters and streams what happened.
 #[derive(Clone, Debug, clap::Parser)]

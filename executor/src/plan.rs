@@ -47,6 +47,9 @@ pub(crate) struct Options {
     pub(crate) existing: v1::Existing,
     pub(crate) report_altered: bool,
     pub(crate) write_always: bool,
+    pub(crate) prune: v1::Prune,
+    /// None for as many as there are.
+    pub(crate) prune_at_most: Option<usize>,
 }
 
 /// One step of a verified plan.

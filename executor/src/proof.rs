@@ -20,6 +20,8 @@ pub use self::stamp::{Stamp, Stamped};
 
 /// The annotation that says what our last apply sent (L4).
 pub const APPLIED: &str = "switchyard.dev/applied";
+/// The annotation that says which components the object's one depends on, by id, with commas between (L6).
+pub const DEPENDS_ON: &str = "switchyard.dev/depends-on";
 /// The annotation that says which version of the design last changed the object (D11). It is no reason to write.
 pub const DESIGN_VERSION: &str = "design.meshery.io/version";
 

@@ -10,7 +10,7 @@ use prost::Message;
 use switchyard_proto::v1::{self, target_result};
 
 pub(crate) use self::{
-    account::{Account, Finished, Identity, UnitEnd, Waiting},
+    account::{Account, Finished, Identity, RunEnding, UnitEnd, Waiting},
     summary::Counts,
 };
 use crate::{

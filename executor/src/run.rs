@@ -35,7 +35,7 @@ use crate::{
     limit::{Answer, Limit},
     metrics,
     plan::Plan,
-    report::{Account, Finished, Identity, UnitEnd},
+    report::{Account, Finished, Identity, RunEnding, UnitEnd},
     schedule::{Command, End, Event, Node, Schedule, Standing, UnitOutcome},
     target::{Clusters, StepIx, Target, Targets},
     together::Together,
@@ -53,7 +53,7 @@ pub(crate) enum Control {
     Abandon,
 }
 
-/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is told the verdict and waited
+/// Runs `plan` to its end and writes every event, the summary last, to `journal`. `before_summary` is told how that ends and waited
 /// for when all work is done: whoever reads the summary may rely on it.
 pub(crate) async fn run<F: Fulfil>(
     plan: Arc<Plan>,
@@ -62,7 +62,7 @@ pub(crate) async fn run<F: Fulfil>(
     identity: Identity,
     journal: Arc<Journal>,
     mut controls: mpsc::Receiver<Control>,
-    before_summary: impl AsyncFnOnce(v1::Verdict),
+    before_summary: impl AsyncFnOnce(RunEnding),
 ) -> Finished {
     let (signs, mut signed) = mpsc::channel(SIGNS);
     let account = Account::new(plan.clone(), identity, journal.clone());
@@ -90,7 +90,19 @@ pub(crate) async fn run<F: Fulfil>(
         }
     }
     journal.tell();
-    before_summary(driver.account.verdict()).await;
+    let sought = driver.fulfil.clone().left_overs(driver.account.verdict(), driver.stop.clone());
+    let mut sought = pin!(sought);
+    let left_overs = loop {
+        tokio::select! {
+            biased;
+            Some(control) = controls.recv() => {
+                driver.control(control);
+            }
+            left_overs = &mut sought => break left_overs,
+        }
+    };
+    driver.account.left_over(left_overs);
+    before_summary(driver.account.ending()).await;
     driver.account.run_ended()
 }
 

@@ -309,6 +309,11 @@ fn options(mut options: v1::RunOptions, mistakes: &mut Mistakes) -> v1::RunOptio
         Ok(_) => {}
         Err(_) => mistakes.add("options.existing", format!("there is no value {}", options.existing)),
     }
+    match v1::Prune::try_from(options.prune) {
+        Ok(v1::Prune::Unspecified) => options.set_prune(v1::Prune::Report),
+        Ok(_) => {}
+        Err(_) => mistakes.add("options.prune", format!("there is no value {}", options.prune)),
+    }
     let fits = |timeout| Duration::try_from(timeout).is_ok_and(|time| !time.is_zero() && time <= LONGEST_STEP);
     if options.step_timeout.is_some_and(|timeout| !fits(timeout)) {
         let message = "the time must be more than nothing and at most 7 days; leave it out for the default";

@@ -7,14 +7,17 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::object::{DESIGN_LABEL, Metadata};
-use crate::{failure::Cause, proof::APPLIED};
+use crate::{
+    failure::Cause,
+    proof::{APPLIED, DEPENDS_ON},
+};
 
 /// What the field managers of designs begin with. Changing it would orphan the fields of everything that was ever deployed.
 const MANAGER: &str = "switchyard/";
 /// Longest field manager that an API server takes, in bytes.
 const LONGEST_MANAGER: usize = 128;
-/// The annotations that mark an object (D11), or say what its design applied (L4).
-const MARKS: [&str; 3] = ["design.meshery.io/version", "component.meshery.io/id", APPLIED];
+/// The annotations that mark an object (D11), or say what its design applied (L4, L6).
+const MARKS: [&str; 4] = ["design.meshery.io/version", "component.meshery.io/id", APPLIED, DEPENDS_ON];
 
 /// Whose an object is, as a design sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

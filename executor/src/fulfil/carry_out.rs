@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use switchyard_proto::v1;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Fulfil, Needs, Order, Progress, adapter::ByAdapter, chart::Charts, direct::Write};
+use super::{Attempt, Fulfil, LeftOver, Needs, Order, Progress, adapter::ByAdapter, chart::Charts, direct::Write};
 use crate::{
     plan::{Plan, Work},
     target::{StepIx, Target},
@@ -36,5 +37,9 @@ impl Fulfil for CarryOut {
 
     async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
         Box::pin(self.charts.clear_up(&progress)).await
+    }
+
+    async fn left_overs(self: Arc<Self>, verdict: v1::Verdict, stop: CancellationToken) -> Vec<LeftOver> {
+        self.direct.left_overs(verdict, &stop).await
     }
 }

@@ -4,6 +4,7 @@
 
 mod defined;
 mod existing;
+mod left_over;
 mod listed;
 mod rehearse;
 mod stamped;
@@ -149,7 +150,7 @@ impl Direct {
         let mut warnings = Vec::new();
         let manifest = match undeploys || self.is_of_an_adapter(order) {
             true => direct.manifest.clone(),
-            false => self.stamped(direct, cluster, order.answer_by).await,
+            false => self.stamped(order.step, direct, cluster, order.answer_by).await,
         };
         let mut task = Task { cluster, at, direct, order, subject, resource, manifest, listed: None };
         if !task.resource.namespaced {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use switchyard_proto::v1;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, Fulfil, Needs, Order, Progress, chart::Charts, direct, handover::NotAllowed};
+use super::{Attempt, Fulfil, LeftOver, Needs, Order, Progress, chart::Charts, direct, handover::NotAllowed};
 use crate::{
     classify::Verdict,
     failure::{Failure, Reason},
@@ -58,5 +59,10 @@ impl Fulfil for Rehearse {
 
     async fn clear_up(self: Arc<Self>, progress: Progress) -> Needs {
         self.charts.clear_up(&progress).await
+    }
+
+    /// Without a lock nothing says which kinds the design had.
+    async fn left_overs(self: Arc<Self>, _: v1::Verdict, _: CancellationToken) -> Vec<LeftOver> {
+        Vec::new()
     }
 }

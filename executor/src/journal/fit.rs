@@ -49,7 +49,11 @@ pub(crate) fn fit(event: Event) -> Event {
             keep_within(&mut result.targets, MAX_EVENT / 2);
             keep_within(&mut result.prerequisites, MAX_EVENT / 4);
         }
-        Event::TargetResult(_) | Event::StepStarted(_) | Event::StepProgress(_) | Event::Summary(_) => {}
+        Event::TargetResult(_)
+        | Event::StepStarted(_)
+        | Event::StepProgress(_)
+        | Event::LeftOver(_)
+        | Event::Summary(_) => {}
     }
     event
 }
@@ -74,6 +78,7 @@ pub(crate) fn brief(mut event: Event) -> Event {
             result.targets.iter_mut().for_each(brief_target);
             result.prerequisites.iter_mut().for_each(|need| shorten(&mut need.error, MAX_REPEATED));
         }
+        Event::LeftOver(left_over) => shorten(&mut left_over.error, MAX_REPEATED),
         Event::RunStarted(_) | Event::StepStarted(_) | Event::StepProgress(_) | Event::Summary(_) => {}
     }
     event

@@ -35,8 +35,9 @@ const NOT_COMPARED: [&str; 10] = [
 ];
 
 /// Annotations that others keep, or that tell where an object came from and not what it is (L4).
-const BOOKKEEPING: [&str; 5] = [
+const BOOKKEEPING: [&str; 6] = [
     crate::proof::APPLIED,
+    crate::proof::DEPENDS_ON,
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
     "design.meshery.io/version",

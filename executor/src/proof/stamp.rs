@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use super::APPLIED;
+use super::{APPLIED, DEPENDS_ON};
 
 /// What the digest begins with, so that what it is made of can change.
 const FORM: &[u8] = b"switchyard.dev/applied 1\n";
@@ -24,6 +24,8 @@ pub struct Stamp {
     /// Where the annotation goes, and what stands around it.
     at: usize,
     around: (&'static str, &'static str),
+    /// The other annotation that the executor adds, with its comma; empty if there is none.
+    depends_on: String,
 }
 
 /// A manifest as it is sent.
@@ -53,6 +55,8 @@ struct Annotations<'a> {
     version: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "switchyard.dev/applied", deserialize_with = "even_null")]
     applied: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "switchyard.dev/depends-on", deserialize_with = "even_null")]
+    depends_on: Option<&'a RawValue>,
 }
 
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -84,7 +88,7 @@ impl Stamp {
             None => (metadata_at + 1, (r#""annotations":{"#, "},")),
             Some(annotations) => {
                 let known: Annotations<'_> = serde_json::from_str(annotations.get()).ok()?;
-                if known.applied.is_some() || !is_map(annotations.get()) {
+                if known.applied.is_some() || known.depends_on.is_some() || !is_map(annotations.get()) {
                     return None;
                 }
                 version = known.version.map(|version| (place(version), version.get().len()));
@@ -100,7 +104,19 @@ impl Stamp {
             }
             None => digest.update(manifest),
         }
-        Some(Self { manifest: manifest.clone(), digest, at, around })
+        Some(Self { manifest: manifest.clone(), digest, at, around, depends_on: String::new() })
+    }
+
+    /// The same with the components that it depends on written down (L6), if there are any.
+    #[must_use]
+    pub fn after(mut self, components: &[&str]) -> Self {
+        if !components.is_empty() {
+            let list = serde_json::Value::from(components.join(","));
+            self.depends_on = format!("\"{DEPENDS_ON}\":{list}");
+            self.digest.update("\n");
+            self.digest.update(&self.depends_on);
+        }
+        self
     }
 
     /// The manifest as it is sent to a cluster whose schema of the object's group version has this hash.
@@ -109,16 +125,27 @@ impl Stamp {
         digest.update("\n");
         digest.update(schema);
         let digest = hex::encode(&digest.finalize()[..KEPT]);
-        let (head, tail) = self.manifest.split_at(self.at);
-        let (before, after) = self.around;
-        let parts = [head, before.as_bytes(), br#"""#, APPLIED.as_bytes(), br#"":""#, digest.as_bytes(), br#"""#];
-        let manifest = [parts.as_slice(), &[after.as_bytes(), tail]].concat().concat();
-        Stamped { manifest: manifest.into(), digest }
+        let comma = if self.depends_on.is_empty() { "" } else { "," };
+        let manifest = self.insert(&["\"", APPLIED, "\":\"", &digest, "\"", comma, &self.depends_on]);
+        Stamped { manifest, digest }
     }
 
-    /// The manifest without the annotation.
-    pub fn manifest(&self) -> &Bytes {
-        &self.manifest
+    /// The manifest as it is sent to a cluster whose schema nobody can tell: without the annotation.
+    pub fn unstamped(&self) -> Bytes {
+        if self.depends_on.is_empty() { self.manifest.clone() } else { self.insert(&[&self.depends_on]) }
+    }
+
+    /// The manifest with more annotations.
+    fn insert(&self, annotations: &[&str]) -> Bytes {
+        let (head, tail) = self.manifest.split_at(self.at);
+        let (before, after) = self.around;
+        let mut whole = Vec::with_capacity(self.manifest.len() + 256);
+        whole.extend_from_slice(head);
+        for text in std::iter::once(&before).chain(annotations).chain([&after]) {
+            whole.extend_from_slice(text.as_bytes());
+        }
+        whole.extend_from_slice(tail);
+        whole.into()
     }
 }
 
@@ -133,6 +160,7 @@ fn cleaned(manifest: &[u8]) -> Option<Bytes> {
     match metadata.get_mut("annotations") {
         Some(Value::Object(annotations)) => {
             annotations.shift_remove(APPLIED);
+            annotations.shift_remove(DEPENDS_ON);
         }
         Some(Value::Null) => {
             metadata.shift_remove("annotations");
@@ -190,9 +218,27 @@ mod tests {
             r#"{"metadata":{"name":"a","annotations":{"switchyard.dev/applied":"f"},"annotations":{"b":"c"}}}"#,
         ] {
             assert_eq!(digest(forged, "s"), digest(plain, "s"), "{forged}");
-            assert!(!String::from_utf8_lossy(Stamp::new(&Bytes::from(forged)).unwrap().manifest()).contains("dev"));
+            assert!(!String::from_utf8_lossy(&Stamp::new(&Bytes::from(forged)).unwrap().unstamped()).contains("dev"));
         }
         assert_eq!(stamped(r#"{"metadata":{"annotations":null}}"#), stamped(r#"{"metadata":{}}"#));
+    }
+
+    /// L6.
+    #[test]
+    fn what_it_depends_on_is_written_down_and_counts() {
+        let manifest =
+            Bytes::from(r#"{"metadata":{"name":"a","annotations":{"switchyard.dev/depends-on":"x","b":"c"}}}"#);
+        let after = |components: &[&str]| Stamp::new(&manifest).unwrap().after(components);
+        let annotations = |manifest: &[u8]| {
+            let object: Value = serde_json::from_slice(manifest).unwrap();
+            object["metadata"]["annotations"].clone()
+        };
+        let stamped = after(&["one", "t\"wo"]).put("");
+        let wanted = serde_json::json!({APPLIED: stamped.digest, DEPENDS_ON: "one,t\"wo", "b": "c"});
+        assert_eq!(annotations(&stamped.manifest), wanted);
+        assert_eq!(annotations(&after(&["one"]).unstamped()), serde_json::json!({DEPENDS_ON: "one", "b": "c"}));
+        assert_eq!(annotations(&after(&[]).unstamped()), serde_json::json!({"b": "c"}));
+        assert_ne!(after(&["one"]).put("").digest, after(&[]).put("").digest);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use tracing::Span;
 
 use super::{
     briefly, duration, failure, field_diff, missing, named, object, outcome_name, prerequisite, same_object,
-    summary::{self, About, Counts, Ended},
+    summary::{self, About, Counts, Ended, LeftOvers},
     tell::{self, Roots},
 };
 use crate::{
     attributes,
     failure::{Failure, Reason},
-    fulfil::{Checked, Done, Need, Needs, Ready},
+    fulfil::{Checked, Done, Fate, LeftOver, Need, Needs, Ready},
     journal::{Journal, fit::repeated},
     metrics,
     plan::Plan,
@@ -41,6 +41,14 @@ pub(crate) struct Finished {
     pub(crate) counts: Counts,
     pub(crate) cancelled_by: v1::CancelledBy,
     pub(crate) elapsed: Duration,
+}
+
+/// How a run ends, as far as that is known before its summary.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunEnding {
+    pub(crate) verdict: v1::Verdict,
+    /// Objects of the design that no step of the plan is, and that are still there.
+    pub(crate) left: usize,
 }
 
 /// What is known of a unit that was attempted, when it has ended.
@@ -116,6 +124,7 @@ pub(crate) struct Account {
     stopped: Option<Stopped>,
     /// Bytes of what was told of waits.
     of_waits: usize,
+    left_overs: LeftOvers,
 }
 
 impl Account {
@@ -132,6 +141,7 @@ impl Account {
             roots: Roots::default(),
             met: HashMap::new(),
             stopped: None,
+            left_overs: LeftOvers::default(),
             of_waits: 0,
         }
     }
@@ -369,7 +379,42 @@ impl Account {
 
     /// The verdict on what has ended so far.
     pub(crate) fn verdict(&self) -> v1::Verdict {
-        summary::verdict(self.ended.iter().flatten().map(|ended| ended.ending))
+        match summary::verdict(self.ended.iter().flatten().map(|ended| ended.ending)) {
+            v1::Verdict::Succeeded if self.left_overs.failed > 0 => v1::Verdict::Partial,
+            verdict => verdict,
+        }
+    }
+
+    /// Tells what the plan no longer has.
+    pub(crate) fn left_over(&mut self, left_overs: Vec<LeftOver>) {
+        for LeftOver { cluster, object: left, component, fate } in left_overs {
+            let mut told = v1::LeftOver {
+                object: Some(object(left)),
+                component_id: component,
+                cluster: self.plan.clusters[cluster].clone(),
+                ..Default::default()
+            };
+            self.left_overs.told += 1;
+            match fate {
+                Fate::Told => self.left_overs.left += 1,
+                Fate::Gone(change) => {
+                    told.outcome = v1::Outcome::Succeeded.into();
+                    told.change = change.into();
+                }
+                Fate::Failed(outcome, why) => {
+                    self.left_overs.left += 1;
+                    self.left_overs.failed += 1;
+                    told.outcome = outcome.into();
+                    told.error = Some(failure(&why));
+                }
+            }
+            self.journal.append(Event::LeftOver(told));
+        }
+    }
+
+    /// How the run ends.
+    pub(crate) fn ending(&self) -> RunEnding {
+        RunEnding { verdict: self.verdict(), left: self.left_overs.left }
     }
 
     /// The run has ended: every step has. The summary is the last thing that is written.
@@ -377,7 +422,8 @@ impl Account {
         let cancelled_by = self.stopped.as_ref().map_or(v1::CancelledBy::Unspecified, |stopped| stopped.by);
         let ended: Steps<_> = self.ended.into_iter().map(|ended| ended.expect("every step has ended")).collect();
         let Identity { run_id, trace_id } = &self.identity;
-        let about = About { run_id, trace_id, elapsed: self.began.elapsed(), cancelled_by };
+        let left_overs = &self.left_overs;
+        let about = About { run_id, trace_id, elapsed: self.began.elapsed(), cancelled_by, left_overs };
         let messages = summary::summary(&self.plan, &ended, &about);
         let verdict = messages.last().map(v1::RunSummary::verdict).unwrap_or_default();
         for message in messages {

@@ -97,6 +97,17 @@ pub(super) struct About<'a> {
     pub(crate) elapsed: Duration,
     /// Unspecified when nothing stopped it.
     pub(crate) cancelled_by: v1::CancelledBy,
+    pub(crate) left_overs: &'a LeftOvers,
+}
+
+/// Numbers of objects that the plan no longer has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeftOvers {
+    pub(super) told: u32,
+    /// Still there.
+    pub(super) left: usize,
+    /// They were to be removed, and were not.
+    pub(super) failed: usize,
 }
 
 /// The summary, in as many messages as it takes; the last is complete.
@@ -134,7 +145,12 @@ pub(super) fn summary(plan: &Plan, ended: &Steps<Ended>, about: &About<'_>) -> V
         messages.last_mut().expect("there is always one").rows.push(row);
     }
     let last = messages.last_mut().expect("there is always one");
-    last.verdict = verdict(ended.iter().map(|ended| ended.ending)).into();
+    last.verdict = match verdict(ended.iter().map(|ended| ended.ending)) {
+        v1::Verdict::Succeeded if about.left_overs.failed > 0 => v1::Verdict::Partial,
+        verdict => verdict,
+    }
+    .into();
+    last.left_overs = about.left_overs.told;
     last.counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect::<HashMap<_, _>>();
     last.critical_path = critical_path(plan, ended);
     last.cancelled_by = about.cancelled_by.into();

@@ -58,6 +58,10 @@ impl Fulfil for Scripted {
     async fn clear_up(self: Arc<Self>, _: Progress) -> Needs {
         Vec::new()
     }
+
+    async fn left_overs(self: Arc<Self>, _: v1::Verdict, _: CancellationToken) -> Vec<crate::fulfil::LeftOver> {
+        Vec::new()
+    }
 }
 
 /// A plan from text: `api -> db, cache; db; cache` (each step on both clusters, in an order that respects the arrows).
@@ -110,6 +114,8 @@ fn plan(text: &str) -> Arc<Plan> {
             existing: v1::Existing::Refuse,
             report_altered: false,
             write_always: false,
+            prune: v1::Prune::Never,
+            prune_at_most: None,
         },
         steps: steps.into(),
         traceparent: String::new(),

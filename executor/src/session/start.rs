@@ -38,7 +38,7 @@ use crate::{
     metrics::ActiveRun,
     plan::Plan,
     refuse,
-    report::Identity,
+    report::{Identity, RunEnding},
     run,
     runs::{self, Caller, Run},
     schedule::Mode,
@@ -158,9 +158,9 @@ fn for_run<'a>(plan: &'a Plan, run_id: &str) -> ForRun<'a> {
 }
 
 /// What has become of the run, for its Leases.
-fn leave(operation: v1::Operation, verdict: v1::Verdict) -> Leave {
+fn leave(operation: v1::Operation, RunEnding { verdict, left }: RunEnding) -> Leave {
     match (operation, verdict) {
-        (v1::Operation::Undeploy, v1::Verdict::Succeeded) => Leave::AllGone,
+        (v1::Operation::Undeploy, v1::Verdict::Succeeded) if left == 0 => Leave::AllGone,
         _ => Leave::Ended(verdict),
     }
 }
@@ -330,9 +330,9 @@ impl Starting {
                 let _active = ActiveRun::begin();
                 let _held = share;
                 // Before the summary, so that who reads it can deploy again at once.
-                let release = async |verdict| {
+                let release = async |ending| {
                     let within = shutdown.time_left().map_or(Duration::MAX, |left| left / 2);
-                    locks.release(within, leave(operation, verdict)).await;
+                    locks.release(within, leave(operation, ending)).await;
                 };
                 let driver = run::run(plan, Arc::new(fulfil), limits, identity, journal, controls, release);
                 let finished = tokio::select! {

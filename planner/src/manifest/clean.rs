@@ -13,8 +13,9 @@ use super::values;
 use crate::document::{At, Entry, Map, Node, Path, Value};
 use crate::problem::quoted;
 
-/// Annotations that say what somebody applied: kubectl, and the executor (L4). Of a design they would be untrue.
-const OF_APPLIERS: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "switchyard.dev/applied"];
+/// Annotations that say what somebody applied: kubectl, and the executor (L4, L6). Of a design they would be untrue.
+const OF_APPLIERS: [&str; 3] =
+    ["kubectl.kubernetes.io/last-applied-configuration", "switchyard.dev/applied", "switchyard.dev/depends-on"];
 const SERVER_OWNED: [&str; 8] = [
     "managedFields",
     "uid",

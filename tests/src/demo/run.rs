@@ -187,7 +187,7 @@ impl Live {
             Some(Event::StepStarted(started)) => self.running.push(started.component.clone()),
             Some(Event::TargetResult(target)) => self.target(target, &at, screen)?,
             Some(Event::StepResult(result)) => self.step(result, &at, screen)?,
-            Some(Event::StepProgress(_) | Event::Summary(_)) | None => {}
+            Some(Event::StepProgress(_) | Event::LeftOver(_) | Event::Summary(_)) | None => {}
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod clusters;
 mod contents;
 mod discovery;
 mod drain;
+mod left_over;
 mod locks;
 mod ownership;
 mod plugins;

@@ -7,9 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
-use switchyard_proto::v1::Evidence;
+use switchyard_proto::v1::{Evidence, Prune};
 use switchyard_service::budget::Budget;
 use tokio::{
     sync::OnceCell,
@@ -18,14 +18,22 @@ use tokio::{
 
 use super::{Direct, Task, write::Write};
 use crate::{
-    cluster::{Change, apply::Applied, holdings},
-    fulfil::{Attempt, Done},
+    cluster::{
+        Change, Cluster,
+        apply::Applied,
+        discovery::{self, Absence, Resource},
+        holdings,
+    },
+    fulfil::{Attempt, Done, ObjectId},
+    kind::group,
     locks::Past,
     plan::{self, Plan, Work},
-    proof::{Stamp, Unproven, Wanted, prove},
+    proof::{DEPENDS_ON, Unproven, Wanted, prove},
     target::{ClusterIx, Clusters, StepIx},
 };
 
+/// The annotation that says which component an object is (D11).
+const COMPONENT_ID: &str = "component.meshery.io/id";
 /// Kinds that are listed at the same time on one cluster.
 const AT_ONCE: usize = 8;
 /// How long all lists of a cluster may take. What they do not show is written.
@@ -42,9 +50,31 @@ pub(super) struct Lists {
     touched: Mutex<HashSet<(StepIx, ClusterIx)>>,
 }
 
-/// What the lists of one cluster show of the plan's objects.
+/// What the lists of one cluster show.
 #[derive(Default)]
-pub(super) struct Listed(HashMap<StepIx, Seen>);
+pub(super) struct Listed {
+    /// The plan's objects.
+    seen: HashMap<StepIx, Seen>,
+    /// Objects of the design that no step of the plan is.
+    pub(super) others: Vec<Other>,
+}
+
+/// An object of the design that no step of the plan is.
+pub(super) struct Other {
+    pub(super) object: ObjectId,
+    pub(super) resource: Resource,
+    /// What its annotations say.
+    pub(super) component: String,
+    pub(super) depends_on: Vec<String>,
+    /// Whether the executor has applied it itself.
+    pub(super) is_ours: bool,
+}
+
+/// What is kept of an item.
+enum Kept {
+    Planned(StepIx, Seen),
+    Other(Box<Other>),
+}
 
 /// One of the plan's objects as a list had it.
 pub(super) struct Seen {
@@ -72,6 +102,29 @@ struct Metadata {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// What else is looked at of an item that no step of the plan is.
+#[derive(Deserialize)]
+struct Unplanned {
+    metadata: Marks,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Marks {
+    annotations: BTreeMap<String, String>,
+    owner_references: Vec<IgnoredAny>,
+    managed_fields: Vec<Entry>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    manager: String,
+    operation: String,
 }
 
 impl Lists {
@@ -99,8 +152,7 @@ impl Write {
     /// Whether the design's objects are listed in a cluster before anything is written there: only where it was before, or may
     /// have been.
     pub(super) fn lists(&self, cluster: ClusterIx) -> bool {
-        let may_be_there = self.lists.past.get(cluster).is_some_and(|past| *past != Past::Nothing);
-        may_be_there && !self.direct.plan.options.write_always
+        self.may_be_there(cluster) && !self.direct.plan.options.write_always
     }
 
     /// Applies the object, or leaves it as it is if need be not.
@@ -127,8 +179,17 @@ impl Write {
         // Whatever the lists cost, time for the write is left.
         let now = Instant::now();
         let by = now + (order.answer_by.saturating_duration_since(now) / 2).min(PATIENCE);
-        let listed = self.lists.by_cluster.get(task.at)?.get_or_init(|| self.list(task.at, by).boxed());
-        listed.await.0.get(&order.step)
+        self.listed(task.at, by).await?.seen.get(&order.step)
+    }
+
+    /// What the lists of a cluster show. They are taken once.
+    pub(super) async fn listed(&self, cluster: ClusterIx, by: Instant) -> Option<&Listed> {
+        Some(self.lists.by_cluster.get(cluster)?.get_or_init(|| self.list(cluster, by).boxed()).await)
+    }
+
+    /// Whether the design was in a cluster before, or may have been.
+    pub(super) fn may_be_there(&self, cluster: ClusterIx) -> bool {
+        self.lists.past.get(cluster).is_some_and(|past| *past != Past::Nothing)
     }
 
     /// Whether the object may be left as it is: it is proven to be as it should be, and nothing that it depends on has changed since.
@@ -157,86 +218,153 @@ impl Write {
     }
 
     async fn list(&self, at: ClusterIx, by: Instant) -> Listed {
-        let mut kinds = BTreeMap::<_, Vec<_>>::new();
-        for (ix, step) in self.direct.plan.steps.iter_enumerated() {
+        let plan = &self.direct.plan;
+        let mut kinds = BTreeMap::<(String, String), Vec<_>>::new();
+        for (ix, step) in plan.steps.iter_enumerated() {
             let Work::Direct(direct) = &step.work else { continue };
             if direct.clusters.contains(&at) {
-                let kind = (direct.head.api_version.as_str(), direct.head.kind.as_str());
+                let kind = (direct.head.api_version.clone(), direct.head.kind.clone());
                 kinds.entry(kind).or_default().push((ix, direct));
+            }
+        }
+        if plan.options.prune != Prune::Never {
+            let known = match self.lists.past.get(at) {
+                Some(Past::Kinds(kinds)) => kinds.clone(),
+                _ => plan.kinds_on(at).collect(),
+            };
+            for (api_version, kind) in known.iter() {
+                // The objects of a kind are the same in every version.
+                let is_listed =
+                    |(version, of_plan): &(String, String)| of_plan == kind && group(version) == group(api_version);
+                if !kinds.keys().any(is_listed) {
+                    kinds.insert((api_version.into(), kind.into()), Vec::new());
+                }
             }
         }
         let mut lists = Vec::with_capacity(kinds.len());
         for (kind, objects) in kinds {
             lists.push(self.list_kind(at, kind, objects, by).boxed());
         }
-        let seen: Vec<_> = stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
-        Listed(seen.into_iter().flatten().collect())
+        let kept: Vec<_> = stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
+        let mut listed = Listed::default();
+        for kept in kept.into_iter().flatten() {
+            match kept {
+                Kept::Planned(ix, object) => {
+                    // One name is one object; a list that says otherwise proves nothing.
+                    let twice = |known: &mut Seen| known.verdict = Err(Unproven::Form);
+                    listed.seen.entry(ix).and_modify(twice).or_insert(object);
+                }
+                Kept::Other(other) => listed.others.push(*other),
+            }
+        }
+        listed
     }
 
-    /// What a list of one kind shows of the plan's objects; nothing where it cannot be listed.
+    /// What a list of one kind shows; nothing where it cannot be listed.
     async fn list_kind(
         &self,
         at: ClusterIx,
-        (api_version, kind): (&str, &str),
+        (api_version, kind): (String, String),
         objects: Vec<(StepIx, &plan::Direct)>,
         by: Instant,
-    ) -> HashMap<StepIx, Seen> {
+    ) -> Vec<Kept> {
         let Direct { plan, manager, sites, .. } = &self.direct;
         let cluster = &*sites[at].cluster;
-        let Some((_, first)) = objects.first() else { return HashMap::new() };
-        let (Ok(resource), Some(schema)) =
-            (cluster.find(api_version, kind, Instant::now(), by).await, self.direct.schema(first, cluster, by).await)
-        else {
-            return HashMap::new();
+        let Some((api_version, resource)) = self.served(cluster, api_version, &kind, by).await else {
+            return Vec::new();
+        };
+        let schema = match objects.first() {
+            Some((_, first)) => self.direct.schema(first, cluster, by).await,
+            None => None,
         };
         let namespace = |direct: &plan::Direct| match resource.namespaced {
             true => direct.head.metadata.namespace.as_ref().unwrap_or(&plan.options.default_namespace).clone(),
             false => String::new(),
         };
-        let namespaces = objects.iter().map(|(_, direct)| namespace(direct)).collect();
         let mut wanted = HashMap::<_, Option<_>>::new();
         for (ix, direct) in &objects {
             let place = (namespace(direct), direct.head.metadata.name.clone());
             // Of two steps that mean one object, each may undo what the other did.
             wanted.entry(place).and_modify(|known| *known = None).or_insert(Some((*ix, *direct)));
         }
+        let is_of_kind =
+            |object: &&plan::Direct| object.head.kind == kind && object.head.group() == group(&api_version);
+        let planned = plan.steps.iter().filter_map(plan::Step::object).filter(is_of_kind);
+        let planned: HashSet<_> = planned.map(|it| (namespace(it), it.head.metadata.name.clone())).collect();
+        let namespaces = plan.steps.iter().filter_map(plan::Step::object).map(namespace).collect();
         let is_kept = plan.options.wait_until_ready && resource.has_status;
         let keep = |text: &str| {
             let Item { metadata } = serde_json::from_str(text).ok()?;
-            let Metadata { name, namespace, uid, resource_version } = metadata;
+            let Metadata { name, namespace, uid, resource_version, deletion_timestamp } = metadata;
             let place = (namespace, name);
+            if !planned.contains(&place) && deletion_timestamp.is_none() && plan.options.prune != Prune::Never {
+                let (namespace, name) = place;
+                let (api_version, kind) = (api_version.clone(), kind.clone());
+                let object = ObjectId { api_version, kind, namespace, name, uid, resource_version };
+                return other(text, object, &resource, manager).map(Kept::Other);
+            }
             let (ix, direct) = (*wanted.get(&place)?)?;
             // Read whole one at a time, and gone with its verdict: it may be secret.
             let object: Value = serde_json::from_str(text).ok()?;
-            let verdict = Stamp::new(&direct.manifest).ok_or(Unproven::Form).and_then(|stamp| {
-                let stamped = stamp.put(schema);
-                prove(&Wanted { manager, api_version, stamped: &stamped }, &object)
-            });
-            let body = if is_kept { whole(object, api_version, kind) } else { Bytes::new() };
-            Some((ix, Seen { verdict, namespace: place.0, uid, resource_version, body }))
+            let verdict = match (self.direct.stamp(ix, direct), schema) {
+                (Some(stamp), Some(schema)) => {
+                    let stamped = stamp.put(schema);
+                    prove(&Wanted { manager, api_version: &api_version, stamped: &stamped }, &object)
+                }
+                _ => Err(Unproven::Form),
+            };
+            let body = if is_kept { whole(object, &api_version, &kind) } else { Bytes::new() };
+            Some(Kept::Planned(ix, Seen { verdict, namespace: place.0, uid, resource_version, body }))
         };
         let asked = holdings::Wanted {
             design_id: &plan.design.id,
-            api_version,
-            kind,
+            api_version: &api_version,
+            kind: &kind,
             resource: resource.clone(),
             namespaces: &namespaces,
         };
-        let listed = match holdings::objects(cluster, &asked, &self.lists.room, by, keep).await {
-            Ok(listed) => listed,
-            Err(why) => {
-                tracing::debug!(cluster = cluster.name, kind, why, "the design's objects of a kind cannot be listed");
-                return HashMap::new();
-            }
-        };
-        let mut seen = HashMap::<StepIx, Seen>::new();
-        for (ix, object) in listed {
-            // One name is one object; a list that says otherwise proves nothing.
-            let twice = |known: &mut Seen| known.verdict = Err(Unproven::Form);
-            seen.entry(ix).and_modify(twice).or_insert(object);
-        }
-        seen
+        holdings::objects(cluster, &asked, &self.lists.room, by, keep).await.unwrap_or_else(|why| {
+            tracing::debug!(cluster = cluster.name, kind, why, "the design's objects of a kind cannot be listed");
+            Vec::new()
+        })
     }
+
+    /// Where a kind is served, in the version asked for or else in another; nothing where that cannot be told.
+    async fn served(
+        &self,
+        cluster: &Cluster,
+        api_version: String,
+        kind: &str,
+        by: Instant,
+    ) -> Option<(String, Resource)> {
+        match cluster.find(&api_version, kind, Instant::now(), by).await {
+            Ok(resource) => Some((api_version, resource)),
+            Err(discovery::Error::Unknown { .. }) => match cluster.absence(&api_version, kind, by).await {
+                Ok(Absence::Elsewhere(version, resource)) => Some((version, resource)),
+                Ok(Absence::Proven) | Err(_) => None,
+            },
+            Err(_) => None,
+        }
+    }
+}
+
+/// An item that no step of the plan is; nothing if it is of a controller, which copies the labels of what it works for.
+fn other(text: &str, object: ObjectId, resource: &Resource, manager: &str) -> Option<Box<Other>> {
+    let Unplanned { metadata: Marks { annotations, owner_references, managed_fields } } =
+        serde_json::from_str(text).ok()?;
+    let is_ours = managed_fields.iter().any(|entry| entry.manager == manager && entry.operation == "Apply");
+    if !is_ours && !owner_references.is_empty() {
+        return None;
+    }
+    let annotation = |name: &str| annotations.get(name).map(String::as_str).unwrap_or_default();
+    let depends_on = annotation(DEPENDS_ON).split(',').filter(|id| !id.is_empty()).map(String::from);
+    Some(Box::new(Other {
+        object,
+        resource: resource.clone(),
+        component: annotation(COMPONENT_ID).to_owned(),
+        depends_on: depends_on.collect(),
+        is_ours,
+    }))
 }
 
 /// An item as an object of its own: in lists they do not always say of which kind they are.

@@ -27,12 +27,18 @@ pub(super) fn definitions(plan: &Plan) -> BTreeMap<StepIx, String> {
 
 impl Direct {
     /// The object as it is sent to a cluster. Where nobody can tell which schema its kind has there, it says nothing of itself.
-    pub(super) async fn stamped(&self, object: &plan::Direct, cluster: &Cluster, by: Instant) -> Bytes {
-        let Some(stamp) = Stamp::new(&object.manifest) else { return object.manifest.clone() };
+    pub(super) async fn stamped(&self, step: StepIx, object: &plan::Direct, cluster: &Cluster, by: Instant) -> Bytes {
+        let Some(stamp) = self.stamp(step, object) else { return object.manifest.clone() };
         match self.schema(object, cluster, by).await {
             Some(schema) => stamp.put(schema).manifest,
-            None => stamp.manifest().clone(),
+            None => stamp.unstamped(),
         }
+    }
+
+    pub(super) fn stamp(&self, step: StepIx, object: &plan::Direct) -> Option<Stamp> {
+        let steps = &self.plan.steps;
+        let depends_on: Vec<_> = steps[step].depends_on.iter().map(|before| steps[*before].id.as_str()).collect();
+        Some(Stamp::new(&object.manifest)?.after(&depends_on))
     }
 
     /// What the schema of the object's kind is called.
