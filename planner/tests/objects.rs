@@ -632,6 +632,27 @@ fn copies_become_one_step_and_differences_are_refused() {
     );
 }
 
+/// Case 292 for adapters, which get more of a component than its configuration.
+#[test]
+fn copies_for_an_adapter_become_one_step_too() {
+    let own = registry(&[("istio", Some(("adapter", 1)))]);
+    let routes = |id: &str, change: (&str, Value)| {
+        let configuration = json!({"spec": {"hosts": ["shop"]}});
+        let component =
+            kind(configured(component("routes"), configuration), "networking.istio.io/v1", "VirtualService");
+        let mut component = of_model(component, "istio");
+        component["id"] = json!(id);
+        component["styles"] = json!({"position": {"x": id.len()}});
+        component[change.0] = change.1;
+        component
+    };
+    let none = || ("format", json!("JSON"));
+    let copied = with(&own, &design([routes("a", none()), routes("bb", none())])).unwrap();
+    assert_eq!((copied.steps.len(), warned(&copied)), (1, vec!["IDENTICAL_COPY components[1].displayName".to_owned()]));
+    let traits = || ("traits", json!({"mTLS": {"policy": "mutual"}}));
+    assert!(with(&own, &design([routes("a", none()), routes("bb", traits())])).is_err(), "they differ for the adapter");
+}
+
 #[test]
 fn a_kind_that_the_design_defines_without_namespaces_has_none() {
     let definition = |scope: &str| {
@@ -673,9 +694,17 @@ fn text_is_what_is_written() {
     for name in ["0777", "1_000", "True", "0x1F", "1.10", "~x", "1e3"] {
         assert_eq!(plan(&document(name)).steps[0].name, name);
     }
-    // An alias is not where the text is written.
-    let aliased = document("*n").replace("name: x", "name: &n 0777");
-    assert_eq!(plan(&aliased).steps[0].name, "511");
+    // An alias means what is written at its anchor.
+    for (anchor, name) in
+        [("&n 0777", "0777"), ("&n True", "True"), ("&n   1_000 # many", "1_000"), ("&n '0777'", "0777")]
+    {
+        let aliased = document("*n").replace("name: x", &format!("name: {anchor}"));
+        assert_eq!(plan(&aliased).steps[0].name, name, "{anchor}");
+        let aliased = document("*n")
+            .replace("name: x", &format!("name: {{a: [{anchor}\n]}}"))
+            .replacen("name: {a", "free: {a", 1);
+        assert_eq!(plan(&format!("name: x\n{aliased}")).steps[0].name, name, "{anchor} in brackets");
+    }
     let legacy = "name: x\nservices:\n  a:\n    type: Service\n    apiVersion: v1\n    model: kubernetes\n    \
                   annotations: {scrape: true, port: 0777, x: 1.10}\n";
     let annotations = &manifest(&plan(legacy))["metadata"]["annotations"];

@@ -139,8 +139,7 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// How a number or boolean is written in the text it was read from; none when it is not written there as it stands, as where
-/// an alias stands for it.
+/// How a number or boolean is written in the text it was read from; none when it is not written there as it stands.
 pub fn written<'t>(text: Text<'t>, node: &Node<'_>) -> Option<&'t str> {
     let rest = text.as_str().get(node.at.offset()..)?;
     let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '+' | '-')));

@@ -174,9 +174,20 @@ impl<'t> Map<'t> {
 
     /// Whether two maps hold the same in the same order, wherever they stand.
     pub fn says_the_same_as(&self, other: &Map<'_>) -> bool {
-        let same =
-            |(one, other): (&Entry<'_>, &Entry<'_>)| one.key == other.key && one.node.says_the_same_as(&other.node);
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
+        self.says_the_same_beside(other, &[])
+    }
+
+    /// The same, whatever stands under some keys.
+    pub fn says_the_same_beside(&self, other: &Map<'_>, keys: &[&str]) -> bool {
+        let counts = |entry: &&Entry<'_>| !keys.contains(&entry.key.as_ref());
+        let (mut ours, mut theirs) = (self.0.iter().filter(counts), other.0.iter().filter(counts));
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) => return true,
+                (Some(one), Some(other)) if one.key == other.key && one.node.says_the_same_as(&other.node) => {}
+                _ => return false,
+            }
+        }
     }
 
     /// The entries in order.

@@ -123,6 +123,10 @@ impl<'t> Reader<'t, '_> {
                     let key = self.builder.key_is_due();
                     let node = self.alias(anchor, at)?;
                     match (key, node.value) {
+                        // Where it is written is where the anchor stands, and how, too (case 214).
+                        (false, value @ (Value::Number(_) | Value::Bool(_))) => {
+                            self.finished(Node::new(node.at, value), 0)?;
+                        }
                         (false, value) => self.finished(Node::new(at, value), 0)?,
                         (true, value) => match scalar::key(value) {
                             Some(key) => self.builder.key(key, at)?,

@@ -264,9 +264,11 @@ impl Draft<'_, '_> {
             &self.component;
         let other = &first.component;
         let (names, others) = (depends_on.iter().map(|d| &d.name), other.depends_on.iter().map(|d| &d.name));
-        // What an adapter gets holds more than this.
-        let direct = self.route == Route::Direct && first.route == Route::Direct;
-        direct
+        // An adapter gets the rest of the entry too, of which a copy has its own id and its own place in the drawing.
+        const OWN: [&str; 2] = ["id", "styles"];
+        let is_direct = self.route == Route::Direct;
+        self.route == first.route
+            && (is_direct || self.component.rest.says_the_same_beside(&other.rest, &OWN))
             && (name, kind, api_version, model, model_version)
                 == (&other.name, &other.kind, &other.api_version, &other.model, &other.model_version)
             && names.eq(others)
