@@ -196,6 +196,11 @@ impl Class {
                 "{what} can no longer be applied, as its managed fields name a version that its definition no longer has; \
                  clear them (a JSON patch that replaces /metadata/managedFields by [{{}}]) and deploy again: {text}"
             ),
+            Reason::Invalid if text.contains("Duplicate value") => format!(
+                "{what} was refused ({}): {text}; if the design has it once, the other one is in the cluster and of another \
+                 manager, such as kubectl: metadata.managedFields says whose",
+                code.as_u16()
+            ),
             Reason::Immutable => format!("{what} changes an immutable field, which takes deleting it first: {text}"),
             Reason::TooLarge => format!("{what} is too large for the API server: {text}"),
             Reason::Throttled => format!("cluster {cluster} is throttling: {text}"),

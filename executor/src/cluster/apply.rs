@@ -57,6 +57,8 @@ pub(crate) struct Applied {
     pub(crate) unsure: bool,
     /// Whether it was changed, and another manager has written it too, whenever that was.
     pub(crate) has_others: bool,
+    /// Fields that client-side kubectl owns alone, named, if there are any.
+    pub(crate) of_kubectl: Option<Box<str>>,
     /// The whole of it as JSON, where it was written.
     pub(crate) body: Bytes,
 }
@@ -140,12 +142,13 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     // What a lost attempt wrote was written by this step too.
     let took = what.lost_since.unwrap_or(sent).elapsed();
     let answered = Answered { created: reply.status == StatusCode::CREATED, date, took };
-    let mut said = masked_warnings(cluster, &reply, what);
+    let said = masked_warnings(cluster, &reply, what);
+    let mut left = None;
     let result = serde_json::from_slice(&reply.body)
-        .inspect(|object: &Object<'_>| said.extend(of_kubectl(object, &reply, what)))
+        .inspect(|object: &Object<'_>| left = of_kubectl(object, &reply, what))
         .map_err(|_| classify::odd(&what.subject, "it is not an object"))
         .and_then(|object| proof(cluster, what, object, &answered))
-        .map(|applied| Applied { body: reply.body.clone(), ..applied });
+        .map(|applied| Applied { body: reply.body.clone(), of_kubectl: left, ..applied });
     let result = match result {
         Ok(applied) if applied.unsure && Box::pin(was_the_same(cluster, what, &applied, by)).await => {
             Ok(Applied { change: Change::Unchanged, has_others: false, ..applied })
@@ -155,10 +158,44 @@ pub(crate) async fn apply(cluster: &Cluster, what: &Patch<'_>, by: Instant) -> O
     Outcome { result, warnings: said }
 }
 
-/// What is said of fields that client-side `kubectl apply` still owns. The answer is read whole only where it does.
-fn of_kubectl(object: &Object<'_>, reply: &Reply, what: &Patch<'_>) -> Option<String> {
+/// Fields that client-side `kubectl apply` still owns alone. The answer is read whole only where it owns any.
+fn of_kubectl(object: &Object<'_>, reply: &Reply, what: &Patch<'_>) -> Option<Box<str>> {
     object.metadata.managed_fields.iter().find(|entry| entry.manager == kubectl::MANAGER)?;
-    kubectl::warning(&serde_json::from_slice(&reply.body).ok()?, what.manager)
+    kubectl::held(&serde_json::from_slice(&reply.body).ok()?, what.manager).map(String::into_boxed_str)
+}
+
+/// What is to be said in a dry run of fields that client-side kubectl owns alone.
+pub(crate) fn rehearsed_with_kubectl(held: &str, take_over: bool) -> String {
+    if take_over { kubectl::they_would_go(held) } else { kubectl::they_stay(held) }
+}
+
+/// Takes over what client-side kubectl owns of an object that was applied, and applies it again, so that what the design does not
+/// have goes (case 295). Answers what is to be said.
+pub(crate) async fn settle_with_kubectl(
+    cluster: &Cluster,
+    what: &Patch<'_>,
+    applied: Applied,
+    take_over: bool,
+    by: Instant,
+) -> Outcome<Applied> {
+    let Some(held) = applied.of_kubectl.clone() else { return Outcome { result: Ok(applied), warnings: Vec::new() } };
+    if take_over && take_from_kubectl(cluster, what, &applied, by).await {
+        let again = apply(cluster, what, by).await;
+        let result = again.result.map(|again| Applied { change: Change::Configured, ..again });
+        return Outcome { result, warnings: vec![kubectl::they_went(&held)] };
+    }
+    Outcome { result: Ok(applied), warnings: vec![kubectl::they_stay(&held)] }
+}
+
+/// Whether what kubectl owned is ours now.
+async fn take_from_kubectl(cluster: &Cluster, what: &Patch<'_>, applied: &Applied, by: Instant) -> bool {
+    let Ok(object) = serde_json::from_slice::<Value>(&applied.body) else { return false };
+    let Some(patch) = kubectl::taking_over(&object, what.manager) else { return false };
+    let path = format!("{}?fieldManager={}", object::path(&what.subject, what.resource), what.manager);
+    let request = Request::patch(path).header(header::CONTENT_TYPE, "application/json-patch+json");
+    let Ok(request) = request.body(Body::from(Bytes::from(patch.to_string()))) else { return false };
+    let target = object::target("PATCH", &what.subject, what.resource, what.attempt);
+    cluster.send(request, &target, by).await.is_ok_and(|reply| reply.status == StatusCode::OK)
 }
 
 /// Asks what applying the object would change (S22): the API server goes all the way and stores nothing.
@@ -192,6 +229,7 @@ pub(crate) async fn rehearse(cluster: &Cluster, what: &Patch<'_>, marks: Marks, 
                 namespace,
                 uid: of_before("uid"),
                 resource_version: of_before("resourceVersion"),
+                of_kubectl: kubectl::held(&after, what.manager).map(String::into_boxed_str),
                 ..Applied::default()
             };
             let adopts = before.as_ref().is_some_and(|it| it["metadata"]["labels"][object::DESIGN_LABEL].is_null());
@@ -301,11 +339,13 @@ fn proof(cluster: &Cluster, what: &Patch<'_>, object: Object<'_>, answered: &Ans
         resource_version: metadata.resource_version,
         unsure: unsure && change == Change::Configured,
         has_others,
+        of_kubectl: None,
         body: Bytes::new(),
     })
 }
 
-/// Whether the object was the same right before the write: as far as others can be told apart by that, our fields too.
+/// Whether what the design says of the object was the same right before its last write, so that the write was somebody else's, such
+/// as a controller's (case 315).
 async fn was_the_same(cluster: &Cluster, what: &Patch<'_>, applied: &Applied, by: Instant) -> bool {
     let before = revision_before::<Value>(cluster, &what.subject, what.resource, applied, "application/json", by);
     let (Some(items), Ok(after)) = (before.await, serde_json::from_slice::<Value>(&applied.body)) else { return false };
@@ -316,13 +356,33 @@ async fn was_the_same(cluster: &Cluster, what: &Patch<'_>, applied: &Applied, by
         };
         entries.iter().find(is_ours).map(|entry| entry["fieldsV1"].clone())
     };
-    items.into_iter().filter(|before| before["metadata"]["uid"] == applied.uid.as_str()).any(|mut before| {
-        // Objects in lists do not always say of which kind they are.
-        for key in ["apiVersion", "kind"] {
-            before[key] = after[key].clone();
-        }
-        ours(&before).is_some() && ours(&before) == ours(&after) && diff::diff(Some(&before), &after).0.is_empty()
+    let Ok(declared) = serde_json::from_slice::<Value>(&what.manifest) else { return false };
+    items.into_iter().filter(|before| before["metadata"]["uid"] == applied.uid.as_str()).any(|before| {
+        ours(&before).is_some() && ours(&before) == ours(&after) && is_same_where_declared(&declared, &before, &after)
     })
+}
+
+/// Whether an object is the same before and after in all that is declared of it. Lists are compared whole.
+fn is_same_where_declared(declared: &Value, before: &Value, after: &Value) -> bool {
+    // What is written there is found elsewhere.
+    if declared.get("stringData").is_some() && before["data"] != after["data"] {
+        return false;
+    }
+    let same = |(key, declared): (&String, &Value)| match key.as_str() {
+        // Objects in lists do not always say of which kind they are.
+        "apiVersion" | "kind" => true,
+        key => is_same(declared, &before[key], &after[key]),
+    };
+    declared.as_object().is_some_and(|declared| declared.iter().all(same))
+}
+
+fn is_same(declared: &Value, before: &Value, after: &Value) -> bool {
+    match declared {
+        Value::Object(declared) if before.is_object() && after.is_object() => {
+            declared.iter().all(|(key, declared)| is_same(declared, &before[key], &after[key]))
+        }
+        _ => before == after,
+    }
 }
 
 /// The object's metadata as it was right before the write that `applied` tells of; none when nobody can tell.
@@ -376,6 +436,8 @@ fn may_be_of_this_request(entry: Option<&str>, answered: &Answered) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn answered(date: &str) -> Answered {
@@ -388,6 +450,27 @@ mod tests {
         assert!(!may_be_of_this_request(Some("2026-11-29T10:00:03Z"), &answered));
         assert!(may_be_of_this_request(Some("2026-11-29T10:00:04Z"), &answered));
         assert!(may_be_of_this_request(Some("2026-11-29T10:00:05Z"), &answered));
+    }
+
+    /// Case 315.
+    #[test]
+    fn what_others_wrote_is_no_change_of_what_is_declared() {
+        let declared =
+            json!({"kind": "A", "metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"replicas": 1, "list": [1]}});
+        let before = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"replicas": 1, "list": [1]}});
+        let same = |change: fn(&mut Value)| {
+            let mut after = before.clone();
+            change(&mut after);
+            is_same_where_declared(&declared, &before, &after)
+        };
+        assert!(same(|it| it["status"] = json!({"ready": true})));
+        assert!(same(|it| it["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"})));
+        assert!(same(|it| it["spec"]["other"] = json!(1)));
+        assert!(!same(|it| it["spec"]["replicas"] = json!(2)));
+        assert!(!same(|it| it["spec"]["list"] = json!([1, 2])));
+        assert!(!same(|it| it["metadata"]["labels"] = json!({"x": "2"})));
+        let secret = json!({"stringData": {"a": "b"}});
+        assert!(!is_same_where_declared(&secret, &json!({"data": {"a": "MQ=="}}), &json!({"data": {"a": "Yg=="}})));
     }
 
     #[test]

@@ -102,6 +102,9 @@ impl Rehearse {
         let result = result.map(|Rehearsed { applied, diff, diff_left_out, after, .. }| {
             let altered = after.map(|after| altered(task.direct, &after, &self.direct.secrets)).unwrap_or_default();
             outcome.warnings.extend(rewritten(&altered));
+            let force = self.direct.plan.options.force_conflicts;
+            let of_kubectl = applied.of_kubectl.as_deref();
+            outcome.warnings.extend(of_kubectl.map(|held| apply::rehearsed_with_kubectl(held, force)));
             let evidence = Evidence::Read;
             Done { shared_with, altered, diff_left_out, evidence, ..done(&task.subject, applied, diff) }
         });

@@ -100,6 +100,15 @@ impl Write {
         {
             outcome.warnings.push(ADOPTED.into());
         }
+        if let Ok(applied) = &mut outcome.result
+            && applied.of_kubectl.is_some()
+        {
+            let (patch, force) = (self.direct.patch(task), self.direct.plan.options.force_conflicts);
+            let (applied, patch) = (std::mem::take(applied), Patch { force, ..patch });
+            let settled = Box::pin(apply::settle_with_kubectl(cluster, &patch, applied, force, order.answer_by)).await;
+            outcome.result = settled.result;
+            outcome.warnings.extend(settled.warnings);
+        }
         let altered = match &outcome.result {
             Ok(applied) if self.direct.plan.options.report_altered && applied.change != Change::Unchanged => {
                 let after = serde_json::from_slice(&applied.body);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchyard_proto::v1::{Change, Outcome};
 use switchyard_tests::{
-    fault::{Canned, Fault, Rule, Seen},
+    fault::{Canned, Fault, Gate, Rule, Seen},
     plan::Draft,
 };
 
@@ -418,6 +418,72 @@ async fn fields_that_kubectl_apply_left_behind_are_named() {
     let warnings = &outcome.target("map", "east").unwrap().warnings;
     let named = |it: &String| it.contains("kubectl-client-side-apply") && it.contains("data.old");
     assert!(warnings.iter().any(named), "{warnings:?}");
+}
+
+/// Case 295: with `force_conflicts` what client-side kubectl wrote is taken over, so that what the design does not have goes, and
+/// nothing of others does.
+#[tokio::test]
+async fn fields_that_kubectl_apply_left_behind_go_when_conflicts_are_forced() {
+    let stage = Stage::set("taken-from-kubectl").await;
+    let mut before = stage.config_map("map");
+    before["data"]["old"] = json!("x");
+    before["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": before.to_string()});
+    let path =
+        |manager: &str| format!("{}?fieldManager={manager}", stage.path("v1/configmaps", "").trim_end_matches('/'));
+    stage.create(stage.world.east(), &path("kubectl-client-side-apply"), &before).await;
+    let mut of_another = stage.config_map("map");
+    of_another["data"] = json!({"another": "y"});
+    stage.apply_as("another", &stage.path("v1/configmaps", "map"), &of_another).await;
+    let draft = Draft::on(&["east"]).options(|options| options.force_conflicts = true).apply(
+        "map",
+        &[],
+        &stage.config_map("map"),
+    );
+
+    let asked = stage.run(&draft.clone().dry_run()).await;
+    let warnings = &asked.target("map", "east").unwrap().warnings;
+    assert!(warnings.iter().any(|it| it.contains("would be taken over and removed: data.old")), "{warnings:?}");
+
+    let outcome = stage.run(&draft).await;
+
+    assert_applied(&outcome, "map", Change::Configured);
+    let warnings = &outcome.target("map", "east").unwrap().warnings;
+    assert!(warnings.iter().any(|it| it.contains("taken over and removed: data.old")), "{warnings:?}");
+    let object = stage.object("v1/configmaps", "map").await.unwrap();
+    assert_eq!(object["data"], json!({"key": "value", "another": "y"}));
+    assert_eq!(object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"], Value::Null);
+    let managers: Vec<_> =
+        object["metadata"]["managedFields"].as_array().unwrap().iter().map(|it| &it["manager"]).collect();
+    assert!(managers.len() == 2 && managers.iter().all(|it| *it != "kubectl-client-side-apply"), "{managers:?}");
+    let again = stage.run(&draft).await;
+    assert_applied(&again, "map", Change::Unchanged);
+    assert!(again.target("map", "east").unwrap().warnings.is_empty());
+}
+
+/// Case 315: what a controller writes at the same time does not make *configured* of what did not change.
+#[tokio::test]
+async fn an_object_that_a_controller_wrote_meanwhile_is_unchanged() {
+    let stage = Stage::set("written-meanwhile").await;
+    let draft = Draft::on(&["east"]).apply("web", &[], &deployment(&stage, "web", &json!({})));
+    assert_applied(&stage.run(&draft).await, "web", Change::Created);
+    stage.east.forget();
+    let gate = Gate::shut();
+    stage.east.add(Rule::patch("/web", Fault::Hold(gate.clone())));
+    let controller = async {
+        stage.east.wait_for(1, |seen| seen.is_apply_of("/web")).await.unwrap();
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "annotations": {"deployment.kubernetes.io/revision": "1"}},
+        });
+        stage.apply_as("controller", &stage.path("apps/v1/deployments", "web"), &object).await;
+        gate.open();
+    };
+
+    let (outcome, ()) = tokio::join!(stage.run(&draft), controller);
+
+    assert_applied(&outcome, "web", Change::Unchanged);
+    let changed = draft.apply("second", &["web"], &stage.config_map("second"));
+    assert_applied(&stage.run(&changed).await, "web", Change::Unchanged);
 }
 
 /// Case 282: an API server answers 500 to values that it cannot make an object of. It would do so again.
