@@ -20,13 +20,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{carry_out::CarryOut, rehearse::Rehearse};
 use crate::{
-    classify::Verdict,
+    answers::{classify::Verdict, failure::Failure},
     cluster::{Cluster, readiness::Report},
-    diff::FieldDiff,
-    failure::Failure,
+    core::{
+        schedule::{Standing, UnitOutcome},
+        target::{ClusterIx, StepIx, Target},
+    },
     mask::Secrets,
-    schedule::{Standing, UnitOutcome},
-    target::{ClusterIx, StepIx, Target},
+    present::diff::FieldDiff,
 };
 
 /// What belongs to one cluster of a plan.

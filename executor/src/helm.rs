@@ -6,6 +6,7 @@
 //! it is asked to end before it is killed, so that helm can mark a release as failed: one that stays pending would block every
 //! later install (case 97). It ends with the executor, and what it leaves behind then is removed when the next one starts.
 
+pub(crate) mod archive;
 mod folder;
 mod guard;
 mod places;

@@ -1,42 +1,26 @@
 //! The executor: takes a plan in, applies what goes direct to every selected cluster, and streams each component's result
 //! back as it happens, the summary last.
 //!
-//! Arrows point one way: `service` → `session` → `run` → the pure centre (`schedule`, `classify`, `intake`, `report`). The
-//! clusters know nothing of plans and runs.
+//! `ARCHITECTURE.md` says what each module holds and which others it may know; a test holds both together.
 
 mod adapter;
 mod addresses;
-mod archive;
+mod answers;
 mod attributes;
-mod classify;
 mod cluster;
-mod diff;
-mod failure;
+mod core;
+mod door;
 mod fulfil;
 mod helm;
 mod in_use;
-mod incoming;
-mod intake;
 mod journal;
-mod kind;
-mod limit;
-mod locks;
 mod mask;
 mod metrics;
-mod plan;
 mod present;
 pub mod proof;
-mod refuse;
+mod record;
 mod report;
 mod run;
-mod runs;
-mod schedule;
-mod schema;
-mod service;
-mod session;
-mod sources;
-mod story;
-mod target;
 mod together;
 mod user_agent;
 
@@ -69,14 +53,11 @@ use crate::{
     adapter::Adapters,
     addresses::Reach,
     cluster::{access::Access, discovery::Known, lease::LeftBehind},
+    core::limit::Limits,
+    door::{incoming::Incoming, runs::Runs, service::Executor, session::Shared},
     helm::Helm,
-    incoming::Incoming,
     journal::fit::MAX_LISTED,
-    limit::Limits,
-    locks::Locking,
-    runs::Runs,
-    service::Executor,
-    session::Shared,
+    record::locks::Locking,
 };
 
 /// Path of the method whose plan may name the trace that the call belongs to.

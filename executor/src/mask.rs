@@ -8,6 +8,7 @@
 //! Nothing of this is done where nothing is said: who makes [`Secrets`] does so for a text that is there.
 
 mod dictionary;
+pub(crate) mod sources;
 mod values;
 mod views;
 

@@ -14,14 +14,16 @@ pub(crate) use self::{
     summary::Counts,
 };
 use crate::{
+    answers::failure::Failure,
     cluster::Change,
-    diff::FieldDiff,
-    failure::Failure,
+    core::{
+        plan::Plan,
+        schedule::{Ending, UnitOutcome},
+        target::{StepIx, Target},
+    },
     fulfil::{Need, NeedDone, NeedFailed, ObjectId},
     journal::fit::{MAX_LISTED, fitting, listed, repeated},
-    plan::Plan,
-    schedule::{Ending, UnitOutcome},
-    target::{StepIx, Target},
+    present::diff::FieldDiff,
 };
 
 /// Largest header that is kept of a plan, in bytes.

@@ -28,16 +28,20 @@ use self::{
     progress::{Phase, Wait},
 };
 use crate::{
-    classify::Verdict,
-    failure::{Failure, Reason},
+    answers::{
+        classify::Verdict,
+        failure::{Failure, Reason},
+    },
+    core::{
+        limit::{Answer, Limit},
+        plan::Plan,
+        schedule::{Command, End, Event, Node, Schedule, Standing, UnitOutcome},
+        target::{Clusters, StepIx, Target, Targets},
+    },
     fulfil::{Attempt, Checked, Done, Fulfil, Need, Needs, Order, Progress, Sign},
     journal::Journal,
-    limit::{Answer, Limit},
     metrics,
-    plan::Plan,
     report::{Account, Finished, Identity, RunEnding, UnitEnd},
-    schedule::{Command, End, Event, Node, Schedule, Standing, UnitOutcome},
-    target::{Clusters, StepIx, Target, Targets},
     together::Together,
 };
 

@@ -5,8 +5,8 @@ use std::{error::Error as StdError, io};
 use tonic::{Code, Status};
 
 use super::{Adapter, Call, Error, dial::CONNECT_TIMEOUT};
-use crate::{
-    mask::{Secrets, Unmasked},
+use crate::mask::{
+    Secrets, Unmasked,
     sources::{innermost, sources},
 };
 

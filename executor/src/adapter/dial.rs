@@ -108,7 +108,7 @@ async fn connect(adapter: &Adapter, greeting: Greeting, deadline: Instant) -> Re
             None => Ok(endpoint),
         })
         .and_then(|endpoint| endpoint.user_agent(user_agent::program()))
-        .map_err(|error| crate::sources::innermost(&error))?
+        .map_err(|error| crate::mask::sources::innermost(&error))?
         // For the dials that the channel makes by itself when its connection is gone. The first dial is bound below, and
         // should end there, where it is named.
         .connect_timeout(CONNECT_TIMEOUT + Duration::from_secs(1));

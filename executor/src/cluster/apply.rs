@@ -24,8 +24,8 @@ use super::{
     warnings,
 };
 use crate::{
-    classify::{self, Subject, Verdict},
-    diff::{self, FieldDiff},
+    answers::classify::{self, Subject, Verdict},
+    present::diff::{self, FieldDiff},
 };
 
 /// What is applied.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{classify::Obstacle, mask::Unmasked};
+use crate::{answers::classify::Obstacle, mask::Unmasked};
 
 /// Failures in a row after which dialling pauses.
 const FAILURES: u32 = 3;

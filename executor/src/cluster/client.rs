@@ -30,8 +30,7 @@ use super::{
 };
 use crate::{
     addresses::{Reach, Resolver},
-    mask::Unmasked,
-    sources,
+    mask::{Unmasked, sources},
     together::{Spawner, Together},
 };
 

@@ -21,7 +21,7 @@ use super::{
     object::{self, Condition, Found, Metadata, OwnerReference},
     ownership::{Owner, owner},
 };
-use crate::classify::Subject;
+use crate::answers::classify::Subject;
 
 /// Names that are told; the rest is counted.
 const TOLD: usize = 5;

@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Cluster, Target, discovery, object::Condition};
 use crate::{
-    classify::{Unanswered, Verdict},
-    failure::{Failure, Reason},
+    answers::{
+        classify::{Unanswered, Verdict},
+        failure::{Failure, Reason},
+    },
     mask::Unmasked,
 };
 

@@ -29,7 +29,7 @@ use super::{
     discovery::Resource,
     object::{self, Metadata},
 };
-use crate::classify::Subject;
+use crate::answers::classify::Subject;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 /// How long a Lease counts without a renewal. Long enough for an API server that restarts.

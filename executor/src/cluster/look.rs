@@ -8,7 +8,7 @@ use super::{
     discovery::{self, Absence, Resource},
     object::{self, Found},
 };
-use crate::{
+use crate::answers::{
     classify::{self, Subject, Verdict},
     failure::Reason,
 };

@@ -12,7 +12,7 @@ use super::{
     discovery::Resource,
     object::{self, Found},
 };
-use crate::classify::Subject;
+use crate::answers::classify::Subject;
 
 /// How long the read may take: whoever asks for it has been refused, so little of the step's time may be left.
 const PATIENCE: Duration = Duration::from_secs(5);

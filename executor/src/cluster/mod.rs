@@ -42,8 +42,8 @@ use self::{
     schemas::Schemas, watch::Watches,
 };
 use crate::{
+    answers::classify::{Answer, Obstacle, Unanswered},
     attributes,
-    classify::{Answer, Obstacle, Unanswered},
     mask::{OfCluster, OfDesign, Secrets, Unmasked},
     metrics,
 };

@@ -13,7 +13,7 @@ use super::{
     discovery::{self, Resource},
 };
 use crate::{
-    classify::{self, Subject, Verdict},
+    answers::classify::{self, Subject, Verdict},
     mask::Unmasked,
 };
 

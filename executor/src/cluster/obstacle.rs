@@ -8,7 +8,7 @@ use rustls::AlertDescription;
 use super::{breaker::Open, client::TooLate};
 use crate::{
     addresses::{Denied, NotResolved},
-    classify::Obstacle,
+    answers::classify::Obstacle,
 };
 
 /// The innermost obstacle that an error or one of its sources names.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::object::{DESIGN_LABEL, Metadata};
 use crate::{
-    failure::Cause,
+    answers::failure::Cause,
     proof::{APPLIED, DEPENDS_ON},
 };
 

@@ -17,7 +17,7 @@ use super::{
     object::{self, Found},
     watch::Look,
 };
-use crate::{classify::Subject, mask::Unmasked};
+use crate::{answers::classify::Subject, mask::Unmasked};
 
 /// How long a controller may take for its first word. An object of whose kind nobody ever reports a status is ready then
 /// (case 56).

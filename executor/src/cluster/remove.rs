@@ -20,9 +20,11 @@ use super::{
     warnings,
 };
 use crate::{
-    classify::{self, Subject, Verdict},
-    failure::{Failure, Reason},
-    kind,
+    answers::{
+        classify::{self, Subject, Verdict},
+        failure::{Failure, Reason},
+    },
+    core::kind,
     mask::Secrets,
 };
 

@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::{Cluster, Target, discovery::Resource, object};
-use crate::{classify::Subject, in_use::InUse};
+use crate::{answers::classify::Subject, in_use::InUse};
 
 /// How often a watch is opened at most, so that a server which closes each one is not hammered (case 59).
 const BETWEEN_OPENINGS: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use self::judge::Judged;
 use super::{Attempt, Checked, Done, ObjectId, Order, Ready, Site};
 use crate::{
     adapter::{Adapters, Call, Error, oam},
-    classify::{self, Subject},
+    answers::classify::{self, Subject},
     cluster::{
         Cluster,
         contents::Everywhere,
@@ -27,10 +27,12 @@ use crate::{
         look::Place,
         readiness::{self, Awaited},
     },
+    core::{
+        plan::{self, Plan},
+        schedule::UnitOutcome,
+        target::{ClusterIx, Clusters},
+    },
     mask::{OfDesign, Secrets},
-    plan::{self, Plan},
-    schedule::UnitOutcome,
-    target::{ClusterIx, Clusters},
 };
 
 /// Part of a step's time that is kept for the looks at the clusters, and the most that it may be.

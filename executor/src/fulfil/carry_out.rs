@@ -6,7 +6,7 @@ use switchyard_proto::v1;
 use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Fulfil, LeftOver, Needs, Order, Progress, adapter::ByAdapter, chart::Charts, direct::Write};
-use crate::{
+use crate::core::{
     plan::{Plan, Work},
     target::{StepIx, Target},
 };

@@ -31,15 +31,20 @@ use tracing::{Instrument as _, Span, field::Empty};
 use self::{fetch::Fetched, identity::Identity};
 use super::{Need, NeedDone, NeedFailed, Needs, Progress, Site};
 use crate::{
-    attributes, classify,
+    answers::{
+        classify,
+        failure::{Failure, Reason},
+    },
+    attributes,
     cluster::{Cluster, contents::Everywhere},
-    failure::{Failure, Reason},
+    core::{
+        plan::Plan,
+        schedule::{Mode, UnitOutcome},
+        target::{ClusterIx, Clusters, StepIx, Target},
+    },
     helm::{Bounds, Helm, Places},
-    locks::Locking,
     mask::OfDesign,
-    plan::Plan,
-    schedule::{Mode, UnitOutcome},
-    target::{ClusterIx, Clusters, StepIx, Target},
+    record::locks::Locking,
 };
 
 /// How long it may take to see to one chart on one cluster, unless the plan says how long a step may take: as long as helm

@@ -24,7 +24,10 @@ use self::existing::{ADOPTED, Settled, taken_over};
 pub(crate) use self::{rehearse::Rehearse, write::Write};
 use super::{Attempt, Done, ObjectId, Order, Site};
 use crate::{
-    classify::{self, Provided, Provider, ProviderState, Referred, Subject, Verdict},
+    answers::{
+        classify::{self, Provided, Provider, ProviderState, Referred, Subject, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::{
         Change, Cluster,
         apply::{Applied, Patch},
@@ -33,13 +36,13 @@ use crate::{
         ownership,
         remove::{Removal, Removed},
     },
-    diff::FieldDiff,
-    failure::{Failure, Reason},
+    core::{
+        plan::{self, Plan, Work},
+        schedule::Standing,
+        target::{ClusterIx, Clusters, StepIx},
+    },
     mask::{OfDesign, Secrets},
-    plan::{self, Plan, Work},
-    present::compare,
-    schedule::Standing,
-    target::{ClusterIx, Clusters, StepIx},
+    present::{compare, diff::FieldDiff},
 };
 
 /// Fields that were altered are told up to this many, and named in a warning up to that many.

@@ -8,8 +8,10 @@ use std::{
 use crate::{
     adapter::{self, allow::AddressPattern},
     cluster::access::Source,
-    plan::{Plan, Work},
-    target::Clusters,
+    core::{
+        plan::{Plan, Work},
+        target::Clusters,
+    },
 };
 
 /// An adapter that would be handed credentials of the executor's own, and that the installation does not name.

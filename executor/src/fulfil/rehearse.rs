@@ -7,10 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Attempt, Fulfil, LeftOver, Needs, Order, Progress, chart::Charts, direct, handover::NotAllowed};
 use crate::{
-    classify::Verdict,
-    failure::{Failure, Reason},
-    plan::{Adapter, Plan, Work},
-    target::{ClusterIx, StepIx, Target},
+    answers::{
+        classify::Verdict,
+        failure::{Failure, Reason},
+    },
+    core::{
+        plan::{Adapter, Plan, Work},
+        target::{ClusterIx, StepIx, Target},
+    },
 };
 
 /// What is said of every component of an adapter.

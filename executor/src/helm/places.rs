@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::target::{ClusterIx, Clusters};
+use crate::core::target::{ClusterIx, Clusters};
 
 /// Places over all runs. A helm at work takes about 100 MiB, and most of its time it waits for somebody.
 pub(super) const ALL: usize = 12;

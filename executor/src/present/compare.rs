@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::quantity::Quantity;
-use crate::diff::{self, FieldDiff};
+use crate::present::diff::{self, FieldDiff};
 
 /// Differences that are told; an object that differs in more was not written at all.
 const MOST: usize = 50;

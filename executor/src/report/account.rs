@@ -13,14 +13,16 @@ use super::{
     tell::{self, Roots},
 };
 use crate::{
+    answers::failure::{Failure, Reason},
     attributes,
-    failure::{Failure, Reason},
+    core::{
+        plan::Plan,
+        schedule::{Ending, Hold, UnitOutcome},
+        target::{ClusterIx, StepIx, Steps, Target},
+    },
     fulfil::{Checked, Done, Fate, LeftOver, Need, Needs, Ready},
     journal::{Journal, fit::repeated},
     metrics,
-    plan::Plan,
-    schedule::{Ending, Hold, UnitOutcome},
-    target::{ClusterIx, StepIx, Steps, Target},
 };
 
 /// How many bytes of a run's events may tell of waits.

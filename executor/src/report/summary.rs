@@ -11,10 +11,12 @@ use switchyard_service::status::capped;
 
 use super::{duration, outcome_name};
 use crate::{
+    core::{
+        plan::{Plan, Step, Work},
+        schedule::Ending,
+        target::{StepIx, Steps},
+    },
     journal::fit::{MAX_LISTED, keep_within, listed, shorten},
-    plan::{Plan, Step, Work},
-    schedule::Ending,
-    target::{StepIx, Steps},
 };
 
 /// Largest summary message, in bytes: as above, and the last one holds more than rows.
@@ -243,7 +245,7 @@ fn briefly_needed(needs: &[v1::PrerequisiteResult]) -> Vec<v1::PrerequisiteResul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Hold;
+    use crate::core::schedule::Hold;
 
     #[test]
     fn verdict_follows_from_the_endings() {

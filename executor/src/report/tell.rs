@@ -11,7 +11,10 @@ use switchyard_service::{
 use tracing::{Span, field::Empty};
 
 use super::outcome_name;
-use crate::{attributes, plan::Step, target::StepIx};
+use crate::{
+    attributes,
+    core::{plan::Step, target::StepIx},
+};
 
 /// Longest text of a log line or a span, in bytes.
 const LONGEST: usize = 1024;

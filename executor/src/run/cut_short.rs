@@ -5,12 +5,16 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    classify::Verdict,
-    failure::{Failure, Reason},
+    answers::{
+        classify::Verdict,
+        failure::{Failure, Reason},
+    },
+    core::{
+        plan::Plan,
+        schedule::UnitOutcome,
+        target::{StepIx, Target},
+    },
     fulfil::{Attempt, Need, Needs},
-    plan::Plan,
-    schedule::UnitOutcome,
-    target::{StepIx, Target},
 };
 
 /// A unit that may be left at any moment.

@@ -5,10 +5,12 @@ use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::{Driver, Unit};
 use crate::{
+    core::{
+        plan::{Plan, Work},
+        target::{StepIx, Target},
+    },
     fulfil::{Fulfil, Ready},
-    plan::{Plan, Work},
     report::Waiting,
-    target::{StepIx, Target},
 };
 
 /// How often it is looked what is waited for.

@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
+    core::{
+        plan::{Direct, Head, Metadata, Options, Step, Work},
+        schedule::Patience,
+        target::ClusterIx,
+    },
     journal::Reader,
-    plan::{Direct, Head, Metadata, Options, Step, Work},
-    schedule::Patience,
-    target::ClusterIx,
 };
 
 /// Decides what an attempt comes to, from component name, cluster number and attempt number.

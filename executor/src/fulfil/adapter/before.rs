@@ -9,7 +9,10 @@ use tokio::time::Instant;
 
 use super::{ByAdapter, Task, judge::Judged};
 use crate::{
-    classify::{self, Verdict},
+    answers::{
+        classify::{self, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::{
         Change, Cluster,
         discovery::Absence,
@@ -18,11 +21,8 @@ use crate::{
         ownership::{self, Owner, owner},
         remove::{self, Examined, Removal},
     },
-    failure::{Failure, Reason},
+    core::{plan, schedule::UnitOutcome, target::ClusterIx},
     fulfil::Checked,
-    plan,
-    schedule::UnitOutcome,
-    target::ClusterIx,
 };
 
 /// Whose object becomes the design's (L1).

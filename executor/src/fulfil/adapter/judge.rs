@@ -5,9 +5,11 @@ use switchyard_proto::v1;
 use super::{Task, look::Look};
 use crate::{
     adapter::Error,
-    classify::{self, Verdict},
+    answers::{
+        classify::{self, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::Change,
-    failure::{Failure, Reason},
     mask::Unmasked,
 };
 

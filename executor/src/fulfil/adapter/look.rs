@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     adapter::{Error, oam},
-    classify::Subject,
+    answers::{
+        classify::Subject,
+        failure::{Failure, Reason},
+    },
     cluster::{
         Change, Cluster,
         look::Unseen,
@@ -19,14 +22,10 @@ use crate::{
         ownership::{Owner, owner},
         remove::{self, Object},
     },
-    diff::FieldDiff,
-    failure::{Failure, Reason},
+    core::{plan, schedule::UnitOutcome, target::ClusterIx},
     fulfil::{Checked, ObjectId},
     mask::{Secrets, Unmasked},
-    plan,
-    present::compare,
-    schedule::UnitOutcome,
-    target::ClusterIx,
+    present::{compare, diff::FieldDiff},
 };
 
 /// How long an object may take to begin to go after an adapter said that it removed it.

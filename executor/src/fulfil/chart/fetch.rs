@@ -8,9 +8,11 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::{Key, release::version};
 use crate::{
-    archive, classify,
-    failure::{Failure, Reason},
-    helm::{self, Bounds, Call, Folder, Helm},
+    answers::{
+        classify,
+        failure::{Failure, Reason},
+    },
+    helm::{self, Bounds, Call, Folder, Helm, archive},
     mask::Secrets,
 };
 
@@ -141,7 +143,7 @@ fn of_archive(url: &str, host: &str, login: Login) -> Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::ClusterIx;
+    use crate::core::target::ClusterIx;
 
     #[test]
     fn what_is_secret_in_a_url_is_in_files_and_the_arguments_only_name_them() {

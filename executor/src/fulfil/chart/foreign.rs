@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Charts, Failed, Task, fetch::Fetched, manifest::Object, release::Listed};
 use crate::{
+    answers::failure::{self, Failure, Reason},
     cluster::contents::{self, Own, Release},
-    failure::{self, Failure, Reason},
-    kind,
+    core::kind,
 };
 
 impl Charts {

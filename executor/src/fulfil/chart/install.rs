@@ -12,7 +12,7 @@ use super::{
     fetch::Fetched,
     release::{Listed, Put, Whose, version},
 };
-use crate::failure::{Failure, Reason};
+use crate::answers::failure::{Failure, Reason};
 
 impl Charts {
     /// Has the chart installed, if it is not there.

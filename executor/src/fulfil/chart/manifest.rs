@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::{Charts, Failed, Task, fetch::Fetched, release::Listed};
 use crate::{
+    answers::failure::{Failure, Reason},
     cluster::discovery,
-    failure::{Failure, Reason},
 };
 
 /// An object of a release, as far as it is looked at.

@@ -6,11 +6,13 @@ use switchyard_proto::v1::Change;
 
 use super::{Charts, Done, Failed, Task, Work, fetch::Fetched, identity};
 use crate::{
-    classify,
-    failure::{Failure, Reason},
+    answers::{
+        classify,
+        failure::{Failure, Reason},
+    },
+    core::schedule::UnitOutcome,
     helm::{self, Call},
     mask::{Secrets, Unmasked},
-    schedule::UnitOutcome,
 };
 
 /// Memory for helm's work on a cluster, in bytes. The largest charts take about a third of it.

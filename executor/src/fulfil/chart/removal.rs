@@ -6,7 +6,7 @@ use super::{
     Charts, Done, Failed, Task, Work,
     release::{Listed, Whose},
 };
-use crate::failure::{Failure, Reason};
+use crate::answers::failure::{Failure, Reason};
 
 impl Charts {
     /// Leaves the release where it is, or removes it, if nothing of the design on this cluster needs it any more.

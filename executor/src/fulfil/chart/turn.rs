@@ -16,12 +16,12 @@ use uuid::Uuid;
 
 use super::{Charts, Key};
 use crate::{
+    answers::failure::{Failure, Reason},
     cluster::{
         Cluster,
         lease::{self, Claim, Leave, RENEWAL, Taken},
     },
-    failure::{Failure, Reason},
-    locks::Locking,
+    record::locks::Locking,
 };
 
 /// How long one request for the Lease may take.

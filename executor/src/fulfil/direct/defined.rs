@@ -9,18 +9,22 @@ use tokio::time::timeout_at;
 
 use super::{done, rehearse::Rehearse};
 use crate::{
-    classify::{self, Subject, Verdict},
+    answers::{
+        classify::{self, Subject, Verdict},
+        failure::{Cause, Failure, Reason, first_causes},
+    },
     cluster::{
         Change, Cluster,
         apply::Applied,
         discovery::Resource,
         object::{self, Found},
     },
-    failure::{Cause, Failure, Reason, first_causes},
+    core::{
+        plan,
+        target::{ClusterIx, StepIx},
+    },
     fulfil::{Attempt, Done, Order},
-    plan,
-    schema::{Schema, Unusable},
-    target::{ClusterIx, StepIx},
+    present::schema::{Schema, Unusable},
 };
 
 /// Findings that stand in the message itself.

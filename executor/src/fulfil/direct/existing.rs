@@ -7,14 +7,16 @@ use switchyard_proto::v1::Existing;
 
 use super::{Direct, Task};
 use crate::{
-    classify::{self, Verdict},
+    answers::{
+        classify::{self, Verdict},
+        failure::Failure,
+    },
     cluster::{
         apply::{self, Applied, Marks, Patch},
         object::{self, Bare, Found, METADATA_ONLY, Metadata},
         ownership::{Conflict, Owner, owner},
     },
-    failure::Failure,
-    kind,
+    core::kind,
 };
 
 /// Fields that are named when an object of another design is not as asked.

@@ -13,12 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{listed::Other, write::Write};
 use crate::{
-    classify::{Subject, Verdict},
+    answers::{
+        classify::{Subject, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::remove::{self, Removal},
-    failure::{Failure, Reason},
+    core::{kind, target::ClusterIx},
     fulfil::{Fate, LeftOver, ObjectId},
-    kind,
-    target::ClusterIx,
 };
 
 /// How long the lists may take where none were taken before.

@@ -24,12 +24,14 @@ use crate::{
         discovery::{self, Absence, Resource},
         holdings,
     },
+    core::{
+        kind::group,
+        plan::{self, Plan, Work},
+        target::{ClusterIx, Clusters, StepIx},
+    },
     fulfil::{Attempt, Done, ObjectId},
-    kind::group,
-    locks::Past,
-    plan::{self, Plan, Work},
     proof::{DEPENDS_ON, Unproven, Wanted, prove},
-    target::{ClusterIx, Clusters, StepIx},
+    record::locks::Past,
 };
 
 /// The annotation that says which component an object is (D11).

@@ -11,16 +11,17 @@ use switchyard_proto::v1::{Evidence, Operation};
 
 use super::{ADOPTED, Direct, Settled, Task, altered, conflict, defined::Schemas, done, gone, rewritten, taken_over};
 use crate::{
-    classify::{Subject, Verdict},
+    answers::{
+        classify::{Subject, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::{
         Change,
         apply::{self, Marks, Outcome, Patch, Rehearsed},
         remove,
     },
-    failure::{Failure, Reason},
+    core::{plan, target::ClusterIx},
     fulfil::{Attempt, Done, Order},
-    plan,
-    target::ClusterIx,
 };
 
 /// Every cluster has it.

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 use super::Direct;
 use crate::{
     cluster::Cluster,
-    plan::{self, Plan, Step},
+    core::{
+        plan::{self, Plan, Step},
+        target::StepIx,
+    },
     proof::Stamp,
-    target::StepIx,
 };
 
 /// What tells the definitions apart whose kinds the plan has objects of. A definition that was just changed is in the API server's

@@ -15,7 +15,10 @@ use tokio::{
 
 use super::{ADOPTED, Direct, Settled, Task, altered, conflict, done, gone, listed::Lists, rewritten, taken_over};
 use crate::{
-    classify::{self, Subject, Verdict},
+    answers::{
+        classify::{self, Subject, Verdict},
+        failure::{Failure, Reason},
+    },
     cluster::{
         Change,
         apply::{self, Applied, Patch},
@@ -25,12 +28,13 @@ use crate::{
         readiness::{self, Awaited},
         remove,
     },
-    failure::{Failure, Reason},
+    core::{
+        plan::{self, Plan},
+        target::{ClusterIx, Clusters, StepIx},
+    },
     fulfil::{Attempt, Done, Order, Ready},
-    locks::Past,
     mask::Secrets,
-    plan::{self, Plan},
-    target::{ClusterIx, Clusters, StepIx},
+    record::locks::Past,
 };
 
 /// A namespace by cluster and name, and whether it was created.

@@ -1,11 +1,11 @@
 use super::*;
 use crate::{
-    diff::{FieldDiff, Shown},
+    core::target::ClusterIx,
     fulfil::{
         ObjectId,
         adapter::look::{Seen, There},
     },
-    target::ClusterIx,
+    present::diff::{FieldDiff, Shown},
 };
 
 fn looks(seen: Vec<Seen>) -> Vec<Look> {

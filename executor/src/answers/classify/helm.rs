@@ -1,7 +1,7 @@
 //! Why a call of helm did not do what it should.
 
 use crate::{
-    failure::{Failure, Reason},
+    answers::failure::{Failure, Reason},
     helm,
     mask::Secrets,
 };

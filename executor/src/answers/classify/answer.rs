@@ -10,9 +10,9 @@ use super::{
     no_namespace,
 };
 use crate::{
-    failure::{Cause, Failure, Reason, first_causes},
+    answers::failure::{Cause, Failure, Reason, first_causes},
+    core::schedule::Patience,
     mask::{Secrets, Unmasked},
-    schedule::Patience,
 };
 
 /// An answer that is not the object that was sent.
@@ -267,7 +267,7 @@ fn is_immutable(message: &Unmasked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::tests::{assert_again, assert_refused, judge, status, subject};
+    use crate::answers::classify::tests::{assert_again, assert_refused, judge, status, subject};
 
     #[test]
     fn no_answer_but_the_object_is_success() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LOST, ODD, Subject, UNREACHABLE, Verdict, name};
-use crate::failure::{Failure, Reason};
+use crate::answers::failure::{Failure, Reason};
 
 /// What stood in the way of an answer, as the types of the errors have it; their texts are for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

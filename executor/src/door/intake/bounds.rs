@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use switchyard_proto::v1::{self, execute_request::Part};
 
 use super::{Error, invalid};
-use crate::{
+use crate::core::{
     plan::{Adapter, Direct, Step, Work},
     target::ClusterIx,
 };

@@ -24,6 +24,13 @@ use crate::{
         access::{Access, Reader, Source},
         lease::{LastRun, Leave},
     },
+    core::{limit::Limit, plan::Plan, schedule::Mode, target::Clusters},
+    door::{
+        intake::Accepted,
+        refuse,
+        runs::{self, Caller, Run},
+        story::{Asked, Story},
+    },
     fulfil::{
         CarryOut, Fulfil, Rehearse, Site,
         adapter::ByAdapter,
@@ -31,20 +38,11 @@ use crate::{
         direct::{self, Direct},
         handover,
     },
-    intake::Accepted,
-    limit::Limit,
-    locks::{ForRun, Locks},
     mask::OfDesign,
     metrics::ActiveRun,
-    plan::Plan,
-    refuse,
+    record::locks::{ForRun, Locks},
     report::{Identity, RunEnding},
-    run,
-    runs::{self, Caller, Run},
-    schedule::Mode,
-    story::{Asked, Story},
-    target::Clusters,
-    user_agent,
+    run, user_agent,
 };
 
 /// How long it may take to prove that a cluster is workable: a dial of 10 s, and the questions.

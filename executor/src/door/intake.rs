@@ -25,9 +25,11 @@ use switchyard_service::budget::{Exceeded, Share};
 use crate::{
     adapter::oam,
     cluster::access::Source,
-    plan::{Adapter, Direct, Head, Options, Plan, Step, Work},
+    core::{
+        plan::{Adapter, Direct, Head, Options, Plan, Step, Work},
+        target::{AdapterIx, Adapters, ClusterIx, Clusters, MAX_TARGETS, StepIx, Steps},
+    },
     report,
-    target::{AdapterIx, Adapters, ClusterIx, Clusters, MAX_TARGETS, StepIx, Steps},
 };
 
 /// How many unknown fields of a part are named in a refusal.

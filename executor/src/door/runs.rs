@@ -18,10 +18,10 @@ use switchyard_service::{budget::Budget, status::capped};
 use tokio::sync::mpsc;
 
 use crate::{
+    core::plan::{self, Plan},
     in_use::InUse,
     journal::{Journal, fit::listed},
-    locks::Conflict,
-    plan::{self, Plan},
+    record::locks::Conflict,
     report::Finished,
     run::Control,
 };

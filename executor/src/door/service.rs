@@ -11,9 +11,11 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
 use crate::{
+    door::{
+        refuse, runs,
+        session::{End, Session, Shared, hand_on},
+    },
     journal::{BATCH, fit::MAX_LISTED},
-    refuse, runs,
-    session::{End, Session, Shared, hand_on},
 };
 
 /// Batches of events that wait for the transport. What does not fit stays in the run's journal.

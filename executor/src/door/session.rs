@@ -30,13 +30,16 @@ use crate::{
     adapter::{Adapters, allow::AddressPattern},
     attributes,
     cluster::{access::Access, contents::Everywhere, discovery::Known},
+    core::limit::Limits,
+    door::{
+        incoming::Incoming,
+        intake::Accepted,
+        refuse,
+        runs::{Caller, Runs},
+    },
     helm::Helm,
-    incoming::Incoming,
-    intake::Accepted,
-    limit::Limits,
-    locks::Locking,
-    metrics, refuse,
-    runs::{Caller, Runs},
+    metrics,
+    record::locks::Locking,
 };
 
 /// What all sessions share.

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::target::{StepIx, Steps, Target, Targets};
+use crate::core::target::{StepIx, Steps, Target, Targets};
 
 /// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The verdict in the light of what the design itself brings along.
 
 use super::{Subject, Verdict};
-use crate::failure::{Failure, Reason};
+use crate::answers::failure::{Failure, Reason};
 
 /// A component of the design that makes this one possible: it defines its kind, is its namespace, or is referred to by name.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +115,7 @@ fn cannot_tell(failure: &Failure, because: &str) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::{
+    use crate::answers::classify::{
         kind_unknown,
         tests::{assert_again, assert_refused, subject},
     };

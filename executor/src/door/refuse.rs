@@ -6,10 +6,9 @@ use switchyard_service::status::{self, Reason, refusal};
 use tonic::Status;
 
 use crate::{
+    door::{intake, runs},
     fulfil::handover::NotAllowed,
-    intake,
-    locks::{self, Conflict},
-    runs,
+    record::locks::{self, Conflict},
 };
 
 /// When a caller may come back to an executor that has no room.

@@ -26,8 +26,8 @@ pub(crate) use self::{
     unanswered::{Obstacle, Unanswered, lock_lost, unanswered, unread},
 };
 use crate::{
-    failure::{Failure, Reason, capped},
-    schedule::Patience,
+    answers::failure::{Failure, Reason, capped},
+    core::schedule::Patience,
 };
 
 /// What an attempt came to, when it did not prove success.

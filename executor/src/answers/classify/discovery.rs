@@ -2,8 +2,8 @@
 
 use super::{OVERLOAD, Subject, UNKNOWN_KIND, Verdict};
 use crate::{
-    failure::{Failure, Reason, capped},
-    schedule::Patience,
+    answers::failure::{Failure, Reason, capped},
+    core::schedule::Patience,
 };
 
 /// The verdict on a kind that discovery does not know.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::target::ClusterIx;
+use crate::core::target::ClusterIx;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const EAST: Target = Target::Cluster(ClusterIx(0));

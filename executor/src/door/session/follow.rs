@@ -9,8 +9,12 @@ use tonic::{Status, Streaming};
 
 use super::{Answers, who_went};
 use crate::{
-    attributes, intake, journal, refuse,
-    runs::{Caller, Run},
+    attributes,
+    door::{
+        intake, refuse,
+        runs::{Caller, Run},
+    },
+    journal,
 };
 
 /// How long a client may read nothing of what waits for it.

@@ -3,8 +3,8 @@
 use super::Verdict;
 use crate::{
     adapter::Error,
-    failure::{Failure, Reason},
-    schedule::Patience,
+    answers::failure::{Failure, Reason},
+    core::schedule::Patience,
 };
 
 /// An adapter that has no room has it when its calls end, which may take minutes.

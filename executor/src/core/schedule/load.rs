@@ -1,7 +1,7 @@
 //! A run of some size, always the same, whose instructions are counted (`tests/tests/it/instructions.rs`).
 
 use super::*;
-use crate::target::ClusterIx;
+use crate::core::target::ClusterIx;
 
 /// Layers of ten, each step on three of the layer before, on two clusters.
 const STEPS: u32 = 2_000;

@@ -8,9 +8,9 @@ use tracing::Span;
 
 use crate::{
     attributes,
+    core::plan::Plan,
     journal::fit::listed,
     metrics,
-    plan::Plan,
     report::{Counts, Finished},
 };
 

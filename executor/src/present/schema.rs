@@ -8,7 +8,7 @@
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Cause;
+use crate::answers::failure::Cause;
 
 /// Largest compiled pattern, in bytes.
 const PATTERN: usize = 1 << 20;

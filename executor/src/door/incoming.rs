@@ -10,7 +10,7 @@ use switchyard_service::{budget::Budget, received::Received};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Status, Streaming};
 
-use crate::{
+use crate::door::{
     intake::{self, Accepted, Intake},
     refuse,
 };

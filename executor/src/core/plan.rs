@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use switchyard_proto::v1;
 
-use crate::{
+use crate::core::{
     kind,
     schedule::Mode,
     target::{AdapterIx, Adapters, ClusterIx, Clusters, StepIx, Steps, Target},

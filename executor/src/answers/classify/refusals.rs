@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::tests::judge;
-use crate::{classify::Verdict, failure::Reason};
+use crate::answers::{classify::Verdict, failure::Reason};
 
 #[derive(Deserialize)]
 struct Refusal {

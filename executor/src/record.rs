@@ -1,0 +1,3 @@
+//! What is known of a design in a cluster between its runs.
+
+pub(crate) mod locks;
