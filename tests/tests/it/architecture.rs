@@ -1,4 +1,4 @@
-//! Which module knows which, read from the sources.
+//! `ARCHITECTURE.md` is drawn as the code is: which module may know which is read from the sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,6 +112,40 @@ fn known(krate: &str) -> Known {
         known.get_mut(&format!("{krate}::{module}")).unwrap().extend(names.found);
     }
     known
+}
+
+/// What the page says of each module: the texts in backticks of the first and of the last column.
+fn drawn() -> Known {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows = page.lines().filter(|line| CRATES.iter().any(|krate| line.starts_with(&format!("| `{krate}::"))));
+    let cells = rows.map(|row| row.trim_matches(|c| c == '|' || c == ' ').split(" | ").collect::<Vec<_>>());
+    cells
+        .map(|cells| {
+            let [module, _, knows] = cells[..] else { panic!("a row has three cells: {cells:?}") };
+            (quoted(module).remove(0), quoted(knows).into_iter().collect())
+        })
+        .collect()
+}
+
+#[test]
+fn each_module_knows_what_the_page_says() {
+    let drawn = drawn();
+    let found: Known = CRATES.iter().flat_map(|krate| known(krate)).collect();
+    let mut wrong = Vec::new();
+    for (module, knows) in &found {
+        let list =
+            |names: &BTreeSet<String>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        match drawn.get(module) {
+            Some(may) if may == knows => {}
+            Some(may) => wrong.push(format!("{module} knows {}, and is drawn with {}", list(knows), list(may))),
+            None => wrong.push(format!("{module} is not drawn; it knows {}", list(knows))),
+        }
+    }
+    wrong.extend(
+        drawn.keys().filter(|module| !found.contains_key(*module)).map(|module| format!("{module} is not there")),
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
