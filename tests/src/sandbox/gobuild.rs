@@ -1,4 +1,4 @@
-//! Builds programs from the Go modules in `sandbox/go`, once for each state of their files.
+//! Builds programs from the Go modules in `sandbox/go` and `k8s/helm`, once for each state of their files.
 
 use std::{
     env,
@@ -64,9 +64,10 @@ fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the folder of one of the pinned Go modules.
+/// Returns the folder of one of the pinned Go modules. That of helm lies with the images, which have the same helm.
 pub(crate) fn module_folder(module: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sandbox/go").join(module)
+    let folder = if module == "helm" { "../k8s" } else { "sandbox/go" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(module)
 }
 
 /// Returns cargo's target folder, which is the only place of the working copy that we write to.

@@ -9,9 +9,9 @@ use anyhow::{Context as _, ensure};
 use switchyard_proto::v1;
 use switchyard_tests::{
     client::{self, Client},
-    compare::work::{Shape, Work},
     programs::{self, Program},
     sandbox::{Cluster, ControlPlane, Folder, audit},
+    work::{Shape, Work},
 };
 
 const OBJECTS: usize = 200;

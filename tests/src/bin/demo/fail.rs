@@ -21,7 +21,7 @@ use super::{
     wait::wait,
     world::World,
 };
-use crate::client::{Outcome, PlanParts};
+use switchyard_tests::client::{Outcome, PlanParts};
 
 /// Named by the policy beside the component, to find out when it has come into force.
 const PROBE: &str = "switchyard-demo-probe";

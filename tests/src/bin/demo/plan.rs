@@ -10,7 +10,7 @@ use super::{
     screen::{Paint, Screen},
     table::{Table, plain},
 };
-use crate::client::PlanParts;
+use switchyard_tests::client::PlanParts;
 
 /// Shows the plan.
 pub(crate) fn show(plan: &PlanParts, screen: &mut Screen) -> io::Result<()> {

@@ -63,7 +63,7 @@ fn without_password(server: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Credential, Folder, Kubeconfig};
+    use switchyard_tests::sandbox::{Credential, Folder, Kubeconfig};
 
     #[test]
     fn contexts_are_found_and_unknown_ones_refused_with_the_choices() {

@@ -9,7 +9,7 @@ use super::{
     screen::{Paint, Screen},
     wait::spoken,
 };
-use crate::sandbox::{Span, Trace};
+use switchyard_tests::sandbox::{Span, Trace};
 
 const CLUSTER: &str = "k8s.cluster.name";
 const STATUS: &str = "http.response.status_code";

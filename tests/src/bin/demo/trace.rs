@@ -8,7 +8,7 @@ use super::{
     wait::wait,
     world::World,
 };
-use crate::{
+use switchyard_tests::{
     client::PlanParts,
     sandbox::{Span, Trace},
 };

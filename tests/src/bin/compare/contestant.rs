@@ -5,12 +5,12 @@ use std::{fmt, str::FromStr};
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::Tool;
+use switchyard_tests::sandbox::Tool;
 
 /// One who applies objects, in one setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Contestant {
+pub(crate) enum Contestant {
     /// A bare loop of PATCHes, which nobody can beat.
     Floor,
     /// Plan and Execute over gRPC.
@@ -37,7 +37,7 @@ pub enum Contestant {
 
 impl Contestant {
     /// Everybody, those at their best first.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Floor,
         Self::Switchyard,
         Self::SwitchyardTraced,
@@ -52,7 +52,7 @@ impl Contestant {
     ];
 
     /// Returns the name on the command line and in the names of namespaces.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::Switchyard => "switchyard",
@@ -69,7 +69,7 @@ impl Contestant {
     }
 
     /// Returns what tables call it.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Floor => "floor (bare loop, 64 in flight)",
             Self::Switchyard => "**Switchyard**",
@@ -87,12 +87,12 @@ impl Contestant {
 
     /// Tells whether this is a setting that people get without asking. Such settings are slow by design, so they are measured
     /// with few objects.
-    pub fn is_default_setting(self) -> bool {
+    pub(crate) fn is_default_setting(self) -> bool {
         matches!(self, Self::KubectlDefault | Self::HelmDefault | Self::FluxDefault | Self::CliUtilsDefault)
     }
 
     /// Returns the program of others that is needed.
-    pub fn tool(self) -> Option<Tool> {
+    pub(crate) fn tool(self) -> Option<Tool> {
         match self {
             Self::Floor | Self::Switchyard => None,
             Self::SwitchyardTraced => Some(Tool::Jaeger),

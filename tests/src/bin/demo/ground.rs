@@ -11,7 +11,7 @@ use super::{
     screen::{Paint, Screen},
     wait::{spoken, wait},
 };
-use crate::{
+use switchyard_tests::{
     adapter::Adapter,
     sandbox::{Cluster, ControlPlane, Folder, Jaeger, Kubeconfig, Tool},
 };

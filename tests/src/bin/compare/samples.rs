@@ -6,56 +6,56 @@ use super::contestant::Contestant;
 
 /// One contestant's work, once.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Who worked.
-    pub who: Contestant,
+    pub(crate) who: Contestant,
     /// Number of objects.
-    pub objects: usize,
+    pub(crate) objects: usize,
     /// Which round it was.
-    pub round: usize,
+    pub(crate) round: usize,
     /// Whether everything was there already.
-    pub again: bool,
+    pub(crate) again: bool,
     /// Objects per second.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// Requests for these objects that the API server answered, per object.
-    pub requests: f64,
+    pub(crate) requests: f64,
     /// Processor time of the client per object, in microseconds.
-    pub client: f64,
+    pub(crate) client: f64,
     /// Processor time of the planner per object, in microseconds.
-    pub planner: f64,
+    pub(crate) planner: f64,
     /// Processor time of API server and etcd per object, in microseconds.
-    pub server: f64,
+    pub(crate) server: f64,
     /// The most memory of the client at once, in bytes.
-    pub peak: f64,
+    pub(crate) peak: f64,
     /// Spans that did not arrive.
-    pub spans_lost: usize,
+    pub(crate) spans_lost: usize,
     /// The share of all processors that went to programs which have nothing to do with this.
-    pub others: f64,
+    pub(crate) others: f64,
     /// Processor time of the comparison itself per object, in microseconds: of Switchyard's caller.
-    pub caller: f64,
+    pub(crate) caller: f64,
     /// How far it was when; only Switchyard says.
-    pub phases: Option<Phases>,
+    pub(crate) phases: Option<Phases>,
 }
 
 /// How far a run was when, in seconds from the call of Plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Phases {
+pub(crate) struct Phases {
     /// The whole plan was there.
-    pub planned: f64,
+    pub(crate) planned: f64,
     /// Its run had begun: the plan was taken in, the clusters proven and locked.
-    pub started: f64,
+    pub(crate) started: f64,
     /// The first result had come.
-    pub first: f64,
+    pub(crate) first: f64,
     /// The last result had come.
-    pub last: f64,
+    pub(crate) last: f64,
 }
 
 impl Phases {
     /// What the four are called, in a table of milliseconds.
-    pub const NAMES: [&str; 4] = ["planned after ms", "run began", "first result", "last result"];
+    pub(crate) const NAMES: [&str; 4] = ["planned after ms", "run began", "first result", "last result"];
 
     /// Returns the median of each of the four, in milliseconds; none when there are none.
-    pub fn medians(all: &[Self]) -> Option<[f64; 4]> {
+    pub(crate) fn medians(all: &[Self]) -> Option<[f64; 4]> {
         let median = |figure: fn(&Self) -> f64| Some(Spread::of(all.iter().map(figure))?.median * 1e3);
         Some([median(|it| it.planned)?, median(|it| it.started)?, median(|it| it.first)?, median(|it| it.last)?])
     }
@@ -63,18 +63,18 @@ impl Phases {
 
 /// The least, the middle and the most of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// The least.
-    pub least: f64,
+    pub(crate) least: f64,
     /// The median.
-    pub median: f64,
+    pub(crate) median: f64,
     /// The most.
-    pub most: f64,
+    pub(crate) most: f64,
 }
 
 impl Spread {
     /// Looks at values; none when there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
@@ -86,16 +86,16 @@ impl Spread {
 
 /// Everything that was measured. As JSON, a list of samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Samples(pub Vec<Sample>);
+pub(crate) struct Samples(pub Vec<Sample>);
 
 impl Samples {
     /// Picks one contestant's samples.
-    pub fn of(&self, who: Contestant, objects: usize, again: bool) -> impl Iterator<Item = &Sample> {
+    pub(crate) fn of(&self, who: Contestant, objects: usize, again: bool) -> impl Iterator<Item = &Sample> {
         self.0.iter().filter(move |it| it.who == who && it.objects == objects && it.again == again)
     }
 
     /// Returns the spread of one figure.
-    pub fn spread(
+    pub(crate) fn spread(
         &self,
         who: Contestant,
         objects: usize,
@@ -107,7 +107,7 @@ impl Samples {
 
     /// Returns a contestant's rate over another's: the median of what the rounds give, each by itself, since the machine's own speed
     /// moves more between rounds than within one.
-    pub fn ratio(&self, who: Contestant, other: Contestant, objects: usize, again: bool) -> Option<f64> {
+    pub(crate) fn ratio(&self, who: Contestant, other: Contestant, objects: usize, again: bool) -> Option<f64> {
         let ratios = self.of(who, objects, again).filter_map(|sample| {
             let beside = self.of(other, objects, again).find(|beside| beside.round == sample.round)?;
             Some(sample.rate / beside.rate)
@@ -116,7 +116,7 @@ impl Samples {
     }
 
     /// Returns how many rounds there were with so many objects.
-    pub fn rounds(&self, objects: usize) -> usize {
+    pub(crate) fn rounds(&self, objects: usize) -> usize {
         self.0
             .iter()
             .filter(|sample| sample.objects == objects)

@@ -14,7 +14,7 @@ use super::{
     wait::wait,
     world::World,
 };
-use crate::client::{Client, PlanParts};
+use switchyard_tests::client::{Client, PlanParts};
 
 /// Executes the plan, which has to be one of a dry run, and shows what each component was answered.
 pub(crate) async fn show(world: &World, client: &Client, plan: PlanParts, screen: &mut Screen) -> anyhow::Result<()> {

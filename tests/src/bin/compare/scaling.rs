@@ -11,12 +11,12 @@ use super::{
     samples::{Phases, Spread},
     svg::{self, Line, Panel, Scale},
     table::Table,
-    work::{Shape, Work},
 };
-use crate::{
+use switchyard_tests::{
     fault::{Fault, Proxy, Rule},
     programs::{Program, Running},
     sandbox::{Cluster, ControlPlane, Folder, Jaeger, Tool, Toolbox},
+    work::{Shape, Work},
 };
 
 /// Numbers of components, smallest first.

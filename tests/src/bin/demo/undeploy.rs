@@ -10,7 +10,7 @@ use super::{
     summary::{self, verdict_word},
     world::World,
 };
-use crate::client::{Client, TraceParent};
+use switchyard_tests::client::{Client, TraceParent};
 
 /// Takes the design down and tells whether nothing of it is left.
 pub(crate) async fn show(world: &World, design: &Design, screen: &mut Screen) -> anyhow::Result<bool> {

@@ -10,12 +10,12 @@ use super::{
     screen::{Paint, Screen},
     table::{Table, plain},
 };
-use crate::client;
+use switchyard_tests::client;
 
 /// Where it lies in the repository.
 pub(crate) const PATH: &str = "tests/examples/shop.yaml";
 /// The text.
-pub(crate) const TEXT: &str = include_str!("../../examples/shop.yaml");
+pub(crate) const TEXT: &str = include_str!("../../../examples/shop.yaml");
 
 /// A design, as much of it as the demo itself has to know. The planner gets the text.
 #[derive(Debug, Deserialize)]
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn request_file_holds_the_design_as_it_is() {
-        let file: serde_json::Value = serde_json::from_str(include_str!("../../examples/shop-request.json")).unwrap();
+        let file: serde_json::Value =
+            serde_json::from_str(include_str!("../../../examples/shop-request.json")).unwrap();
         let expected = serde_json::json!({"design": {"document": TEXT}, "clusters": ["east", "west"]});
         let how = "make it anew: jq -Rs '{design: {document: .}, clusters: [\"east\", \"west\"]}' \
                    tests/examples/shop.yaml > tests/examples/shop-request.json";

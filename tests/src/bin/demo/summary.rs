@@ -9,7 +9,7 @@ use super::{
     screen::{Paint, Screen},
     table::{Table, plain},
 };
-use crate::client::{Outcome, PlanParts};
+use switchyard_tests::client::{Outcome, PlanParts};
 
 /// Shows the summary: every component, and of those that did not succeed why.
 pub(crate) fn show(heading: &str, plan: &PlanParts, outcome: &Outcome, screen: &mut Screen) -> io::Result<()> {

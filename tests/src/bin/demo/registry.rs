@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 /// The registry as it lies in the repository: everything is carried out by the executor itself.
-pub(crate) const TEXT: &str = include_str!("../../examples/registry.yaml");
+pub(crate) const TEXT: &str = include_str!("../../../examples/registry.yaml");
 /// The registrant that an adapter can stand for, and the model behind which it stands.
 pub(crate) const MESH: &str = "mesh";
 

@@ -11,16 +11,13 @@ use anyhow::{Context as _, bail, ensure};
 use switchyard_proto::v1::{self, execute_response::Event, executor_service_client::ExecutorServiceClient};
 use tonic::transport::Channel;
 
-use super::{
-    contestant::Contestant,
-    samples::Phases,
-    usage::{self, Clock},
-    work::Work,
-};
-use crate::{
+use super::{contestant::Contestant, samples::Phases};
+use switchyard_tests::{
     client::{self, Client},
     programs::{Program, Running},
     sandbox::{Folder, Jaeger, Process, Span, Tool, Toolbox},
+    usage::{self, Clock},
+    work::Work,
 };
 
 /// For the slowest setting of all with the most objects that it is given.

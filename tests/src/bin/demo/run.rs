@@ -13,7 +13,7 @@ use super::{
     screen::{Paint, Screen},
     wait::{spoken, wait},
 };
-use crate::client::{Client, Outcome, PlanParts, TraceParent};
+use switchyard_tests::client::{Client, Outcome, PlanParts, TraceParent};
 
 /// Executes the plan and shows each result when it comes.
 pub(crate) async fn show(

@@ -8,7 +8,7 @@ use super::{
     screen::Screen,
     wait::wait,
 };
-use crate::{
+use switchyard_tests::{
     programs::{Program, Running},
     sandbox::{Folder, Tool, Toolbox},
 };

@@ -11,12 +11,12 @@ use super::{
     contestant::Contestant,
     entrant::{Entrant, Place},
     svg::{self, Line, Panel, Scale},
-    work::{Shape, Work},
 };
-use crate::{
+use switchyard_tests::{
     fault::{Canned, Fault, Proxy, Rule},
     programs::Program,
     sandbox::{Cluster, ControlPlane, Folder, Toolbox},
+    work::{Shape, Work},
 };
 
 /// Components: enough for the bound to find its place and to come back after the trouble.

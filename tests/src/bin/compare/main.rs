@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::Parser as _;
 
 mod bound;
 mod contestant;
@@ -22,20 +23,16 @@ mod samples;
 mod scaling;
 mod svg;
 mod table;
-pub mod usage;
-pub mod work;
 
-pub use contestant::Contestant;
-pub use samples::{Phases, Sample, Samples, Spread};
+pub(crate) use contestant::Contestant;
+pub(crate) use samples::{Sample, Samples};
 
-use self::{
-    entrant::{Entrant, Place},
-    usage::Clock,
-    work::{Shape, Work},
-};
-use crate::{
+use self::entrant::{Entrant, Place};
+use switchyard_tests::{
     programs::{self, Program},
     sandbox::{ControlPlane, Folder, Jaeger, Tool, Toolbox},
+    usage::{self, Clock},
+    work::{Shape, Work},
 };
 
 /// Writes of the floor that are in flight: where an API server is at its best.
@@ -47,7 +44,7 @@ const FEW_ROUNDS: usize = 2;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub(crate) enum Part {
     /// Objects per second, everybody on one cluster.
     Rates,
     /// Time over the number of components and of clusters, and beside a slow cluster.
@@ -59,29 +56,29 @@ pub enum Part {
 /// The command line of `cargo compare`.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "cargo compare", about = "Compares Switchyard with a bare loop of PATCHes and with its peers")]
-pub struct Args {
+pub(crate) struct Args {
     /// What to measure [default: everything].
     #[arg(value_enum)]
-    pub parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// Numbers of objects.
     #[arg(long, value_delimiter = ',', default_value = "200,1000,5000")]
-    pub objects: Vec<usize>,
+    pub(crate) objects: Vec<usize>,
     /// Rounds for each number of objects.
     #[arg(long, default_value_t = 5)]
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Only these contestants [default: all].
     #[arg(long, value_delimiter = ',')]
-    pub only: Vec<Contestant>,
+    pub(crate) only: Vec<Contestant>,
     /// Measure nothing; write tables and charts of rates anew from the samples of an earlier run (`rates.json`).
     #[arg(long, value_name = "SAMPLES")]
-    pub read: Option<PathBuf>,
+    pub(crate) read: Option<PathBuf>,
     /// Where to write tables, charts and samples [default: target/compare].
     #[arg(long)]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
 }
 
-/// Runs the comparison.
-pub fn main(args: Args) -> ExitCode {
+fn main() -> ExitCode {
+    let args = Args::parse();
     // One thread: a second one gains nothing beside an API server on two cores.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.context("failed to start").and_then(|runtime| runtime.block_on(run(args)));
@@ -95,7 +92,7 @@ pub fn main(args: Args) -> ExitCode {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let out = args.out.clone().unwrap_or_else(|| crate::sandbox::target_folder().join("compare"));
+    let out = args.out.clone().unwrap_or_else(|| switchyard_tests::sandbox::target_folder().join("compare"));
     fs::create_dir_all(&out).with_context(|| format!("failed to create {}", out.display()))?;
     if let Some(path) = &args.read {
         let samples = fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
@@ -264,7 +261,7 @@ fn order(everybody: &[Contestant], round: usize) -> Vec<Contestant> {
 }
 
 /// Counts what was asked about objects of the work's kind, in whatever way.
-fn requests(metrics: &crate::sandbox::Metrics) -> u64 {
+fn requests(metrics: &switchyard_tests::sandbox::Metrics) -> u64 {
     // A counter of requests is a whole number, and far below 2^52.
     metrics.sum("apiserver_request_total", &[("resource", "configmaps")]) as u64
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::Parser as _;
 use switchyard_proto::v1::PlanRequest;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -38,7 +39,7 @@ use self::{
     screen::{Paint, Screen},
     world::World,
 };
-use crate::client::{Client, TraceParent};
+use switchyard_tests::client::{Client, TraceParent};
 
 /// How long people have to think again before anything is written to clusters of their own.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(5);
@@ -54,7 +55,7 @@ const NOBODY_READS: u8 = 141;
 /// adapter, Jaeger, the planner and the executor. What is missing is built first, once; that takes about eleven minutes on two cores.
 #[derive(Debug, clap::Parser)]
 #[command(name = "demo", bin_name = "cargo demo", version)]
-pub struct Args {
+pub(crate) struct Args {
     /// Take the design down and end right after the run, instead of staying up until Ctrl-C.
     #[arg(long)]
     once: bool,
@@ -72,8 +73,8 @@ pub struct Args {
     undeploy: bool,
 }
 
-/// Shows everything and says how it went: 0 if it came out as it was meant to.
-pub fn main(args: Args) -> ExitCode {
+fn main() -> ExitCode {
+    let args = Args::parse();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
