@@ -22,7 +22,7 @@ pub(crate) use self::{
     answer::{Answer, answered},
     discovery::{discovery_failed, kind_unknown, no_version},
     helm::{helm_failed, in_helms_way},
-    provided::{Provided, Provider, ProviderState, Referred, in_light_of},
+    provided::{Provided, Provider, ProviderState, Referred, in_light_of, in_light_of_rehearsal},
     unanswered::{Obstacle, Unanswered, lock_lost, unanswered, unread},
 };
 use crate::{

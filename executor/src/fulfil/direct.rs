@@ -60,6 +60,8 @@ pub(crate) struct Direct {
     everywhere: Arc<Everywhere>,
     /// What tells the definitions of the design apart, by the step that brings them.
     definitions: BTreeMap<StepIx, String>,
+    /// The verdict in the light of what other components bring along.
+    in_light: fn(Provided<'_>, Verdict, &Subject<'_>) -> Verdict,
 }
 
 /// What the cases of one attempt have in common.
@@ -84,7 +86,7 @@ impl Direct {
         everywhere: Arc<Everywhere>,
     ) -> Self {
         let (manager, definitions) = (ownership::manager(&plan.design.id), stamped::definitions(&plan));
-        Self { manager, plan, sites, secrets, everywhere, definitions }
+        Self { manager, plan, sites, secrets, everywhere, definitions, in_light: classify::in_light_of }
     }
 
     /// Makes an attempt at an object on a cluster: finds out where it is there, and has `act` do the rest.
@@ -236,9 +238,8 @@ impl Direct {
             chart: self.plan.steps[order.step].chart.is_some(),
             adapter: self.is_of_an_adapter(order),
             creates_namespaces: self.plan.options.create_namespaces,
-            dry_run: self.plan.dry_run,
         };
-        classify::in_light_of(provided, verdict, subject)
+        (self.in_light)(provided, verdict, subject)
     }
 }
 

@@ -55,53 +55,74 @@ pub(crate) struct Provided<'a> {
     pub(crate) adapter: bool,
     /// Whether the run creates a missing namespace by itself.
     pub(crate) creates_namespaces: bool,
-    pub(crate) dry_run: bool,
 }
 
-/// The verdict in the light of what the design brings along. Nothing is waited for that will not come; and in a dry run, what
-/// fails only because nothing was created before it cannot be told (D20).
+/// The verdict in the light of what the design brings along: nothing is waited for that will not come.
 pub(crate) fn in_light_of(provided: Provided<'_>, verdict: Verdict, subject: &Subject<'_>) -> Verdict {
-    let (Verdict::Refused(failure) | Verdict::Again { failure, .. } | Verdict::Unknown(failure)) = &verdict;
-    let Subject { cluster, kind, namespace, .. } = subject;
-    let (provider, what) = match failure.reason {
-        Reason::KindUnknown => (provided.kind, format!("kind {kind} is defined by")),
-        Reason::NamespaceNotFound => (provided.namespace, format!("namespace {namespace} is created by")),
-        // The API server's words name the one that it misses.
-        Reason::NotFound => match provided.referred.iter().find(|it| it.is_missed(&failure.message)) {
-            Some(Referred { kind, name, by }) => (Some(*by), format!("{kind} {name} is created by")),
-            None => (None, String::new()),
-        },
-        // A webhook with side effects says so instead of deciding (case 83).
-        _ if provided.dry_run && failure.message.contains("does not support dry run") => {
-            return cannot_tell(failure, &failure.message);
-        }
-        _ => return verdict,
+    let Some(Missed { by: Some(Provider { component, state }), what }) = missed(&provided, &verdict, subject) else {
+        return verdict;
     };
-    let failure = failure.clone();
-    match provider {
+    let how = match state {
+        ProviderState::Sound => return verdict,
+        ProviderState::Failed => "failed",
+        ProviderState::Missing => "did not succeed",
+    };
+    let message = format!("{what} component {component}, which {how} on cluster {}", subject.cluster);
+    refused(verdict.failure().clone(), message)
+}
+
+/// The same in a dry run: what fails only because nothing was created before it cannot be told (D20).
+pub(crate) fn in_light_of_rehearsal(provided: Provided<'_>, verdict: Verdict, subject: &Subject<'_>) -> Verdict {
+    let failure = verdict.failure().clone();
+    let Some(Missed { by, what }) = missed(&provided, &verdict, subject) else {
+        // A webhook with side effects says so instead of deciding (case 83).
+        let undecided = failure.message.contains("does not support dry run");
+        return if undecided { cannot_tell(&failure, &failure.message) } else { verdict };
+    };
+    match by {
         Some(Provider { component, state: ProviderState::Failed }) => {
-            let how = if provided.dry_run { "would fail itself" } else { "failed" };
-            refused(failure, format!("{what} component {component}, which {how} on cluster {cluster}"))
+            let message =
+                format!("{what} component {component}, which would fail itself on cluster {}", subject.cluster);
+            refused(failure, message)
         }
-        Some(Provider { component, .. }) if provided.dry_run => {
-            cannot_tell(&failure, &format!("{what} component {component}"))
+        Some(Provider { component, .. }) => cannot_tell(&failure, &format!("{what} component {component}")),
+        None if failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
+            cannot_tell(&failure, &format!("namespace {} would be created first", subject.namespace))
         }
-        Some(Provider { component, state: ProviderState::Missing }) => {
-            refused(failure, format!("{what} component {component}, which did not succeed on cluster {cluster}"))
-        }
-        Some(Provider { state: ProviderState::Sound, .. }) => verdict,
-        None if provided.dry_run && failure.reason == Reason::NamespaceNotFound && provided.creates_namespaces => {
-            cannot_tell(&failure, &format!("namespace {namespace} would be created first"))
-        }
-        None if provided.dry_run && provided.chart => {
+        None if provided.chart => {
             cannot_tell(&failure, &format!("{}; the chart that it needs would be installed first", failure.message))
         }
-        None if provided.dry_run && provided.adapter && failure.reason != Reason::NotFound => {
+        None if provided.adapter && failure.reason != Reason::NotFound => {
             cannot_tell(&failure, &format!("{}; its adapter may see to that", failure.message))
         }
-        None if provided.dry_run => Verdict::Refused(failure),
-        None => verdict,
+        None => Verdict::Refused(failure),
     }
+}
+
+/// What an object lacks on a cluster.
+struct Missed<'a> {
+    /// The component that brings it along, if one does.
+    by: Option<Provider<'a>>,
+    /// What it is, as the first words of a sentence that ends with the component; empty without one.
+    what: String,
+}
+
+/// What a verdict says to be missing, if it says that of something which a design can bring along.
+fn missed<'a>(provided: &Provided<'a>, verdict: &Verdict, subject: &Subject<'_>) -> Option<Missed<'a>> {
+    let failure = verdict.failure();
+    let Subject { kind, namespace, .. } = subject;
+    Some(match failure.reason {
+        Reason::KindUnknown => Missed { by: provided.kind, what: format!("kind {kind} is defined by") },
+        Reason::NamespaceNotFound => {
+            Missed { by: provided.namespace, what: format!("namespace {namespace} is created by") }
+        }
+        // The API server's words name the one that it misses.
+        Reason::NotFound => match provided.referred.iter().find(|it| it.is_missed(&failure.message)) {
+            Some(Referred { kind, name, by }) => Missed { by: Some(*by), what: format!("{kind} {name} is created by") },
+            None => Missed { by: None, what: String::new() },
+        },
+        _ => return None,
+    })
 }
 
 fn refused(failure: Failure, message: String) -> Verdict {
@@ -123,14 +144,15 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_that_will_not_come() {
         let unknown = || kind_unknown(&Subject { kind_in_design: true, ..subject() }, None, None);
-        let told = |state, dry_run| {
+        let told = |state, rehearses| {
             let kind = Some(Provider { component: "definition", state });
-            in_light_of(Provided { kind, dry_run, ..Provided::default() }, unknown(), &subject())
+            let provided = Provided { kind, ..Provided::default() };
+            let light = if rehearses { in_light_of_rehearsal } else { in_light_of };
+            light(provided, unknown(), &subject())
         };
-        let adapter = Provided { adapter: true, dry_run: true, ..Provided::default() };
-        assert!(matches!(in_light_of(adapter, unknown(), &subject()), Verdict::Unknown(_)));
-        let nobody = Provided { dry_run: true, ..Provided::default() };
-        assert_refused(&in_light_of(nobody, unknown(), &subject()), Reason::KindUnknown);
+        let adapter = Provided { adapter: true, ..Provided::default() };
+        assert!(matches!(in_light_of_rehearsal(adapter, unknown(), &subject()), Verdict::Unknown(_)));
+        assert_refused(&in_light_of_rehearsal(Provided::default(), unknown(), &subject()), Reason::KindUnknown);
         assert_again(&told(ProviderState::Sound, false), Reason::KindUnknown, false);
         for state in [ProviderState::Failed, ProviderState::Missing] {
             let verdict = told(state, false);

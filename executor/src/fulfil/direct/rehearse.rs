@@ -12,7 +12,7 @@ use switchyard_proto::v1::{Evidence, Operation};
 use super::{ADOPTED, Direct, Settled, Task, altered, conflict, defined::Schemas, done, gone, rewritten, taken_over};
 use crate::{
     answers::{
-        classify::{Subject, Verdict},
+        classify::{self, Subject, Verdict},
         failure::{Failure, Reason},
     },
     cluster::{
@@ -36,6 +36,7 @@ pub(crate) struct Rehearse {
 
 impl Rehearse {
     pub(crate) fn new(direct: Direct) -> Self {
+        let direct = Direct { in_light: classify::in_light_of_rehearsal, ..direct };
         Self { direct, schemas: Mutex::default() }
     }
 
