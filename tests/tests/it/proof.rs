@@ -16,7 +16,7 @@ use futures::{StreamExt as _, stream};
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
-use switchyard_executor::proof::{Stamp, Stamped, Unproven, Wanted, prove};
+use switchyard_executor::proof::{DESIGN_VERSION, Stamp, Stamped, Unproven, Wanted, prove};
 use switchyard_tests::sandbox::ControlPlane;
 
 use crate::dice::Dice;
@@ -109,6 +109,12 @@ async fn try_one(server: &Server, schemas: &Value, seed: u64, counts: &Mutex<Cou
         return count(&mut |counts| counts.not_there += 1);
     };
     let mut history = Vec::new();
+    if dice.percent(15) {
+        // What was applied last is another version of the component.
+        let mut other = drawn.object.clone();
+        history.push(format!("our own apply, {}", edit::change(dice, &mut other)));
+        server.apply(&drawn.path, &manager, &stamp(&other)).await;
+    }
     for _ in 0..dice.below(MOST_EDITS + 1) {
         history.push(edit::edit(dice, server, &drawn, &manager, &applied).await);
     }
@@ -116,8 +122,7 @@ async fn try_one(server: &Server, schemas: &Value, seed: u64, counts: &Mutex<Cou
     let wanted = Wanted { manager: &manager, api_version: drawn.api_version(), stamped: &stamped };
     let verdict = prove(&wanted, &object);
     let after = server.apply(&drawn.path, &manager, &stamped).await;
-    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-    let is_no_op = after.as_ref().is_some_and(|after| version(after) == version(&object));
+    let is_no_op = after.as_ref().is_some_and(|after| is_the_same(&object, after));
     count(&mut |counts| match (verdict, is_no_op) {
         (Ok(()), true) => counts.skips += 1,
         (Ok(()), false) => {
@@ -126,6 +131,25 @@ async fn try_one(server: &Server, schemas: &Value, seed: u64, counts: &Mutex<Cou
         (Err(why), true) => *counts.not_needed.entry(why).or_default() += 1,
         (Err(_), false) => counts.needed += 1,
     });
+}
+
+/// Whether an apply has changed nothing, or nothing but which version of the design changed the object last, which is no reason to
+/// write it (D11).
+fn is_the_same(before: &Value, after: &Value) -> bool {
+    let version = |object: &Value| object["metadata"]["annotations"][DESIGN_VERSION].clone();
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"] = Value::Null;
+        object["metadata"]["annotations"][DESIGN_VERSION] = Value::Null;
+        // Somebody may have cleared them.
+        if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
+            entries.iter_mut().for_each(|entry| entry["time"] = Value::Null);
+            entries.sort_by_key(Value::to_string);
+        }
+        object
+    };
+    before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+        || (version(before) != version(after) && bare(before) == bare(after))
 }
 
 /// L4: proven implies that the PATCH changes nothing. `SWITCHYARD_SEED` begins with another seed.

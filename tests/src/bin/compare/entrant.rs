@@ -149,7 +149,9 @@ impl Services {
         };
         if self.traced {
             let jaeger = place.jaeger.context("there is no Jaeger")?;
-            let expected = work.objects * (1 + place.clusters.len());
+            // What is there already is left as it is: steps, and no writes (L4).
+            let writes = if again { 0 } else { place.clusters.len() };
+            let expected = work.objects * (1 + writes);
             let spans = spans(jaeger, &trace_id, expected).await?;
             spent.spans_lost = expected.saturating_sub(spans.len());
             spent.between = between(&spans);
