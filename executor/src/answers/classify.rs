@@ -11,6 +11,7 @@ mod helm;
 mod provided;
 #[cfg(test)]
 mod refusals;
+mod status;
 mod unanswered;
 
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) use self::{
     discovery::{discovery_failed, kind_unknown, no_version},
     helm::{helm_failed, in_helms_way},
     provided::{Provided, Provider, ProviderState, Referred, in_light_of, in_light_of_rehearsal},
+    status::Status,
     unanswered::{Obstacle, Unanswered, lock_lost, unanswered, unread},
 };
 use crate::{

@@ -13,7 +13,7 @@ use super::{
     discovery::{self, Resource},
 };
 use crate::{
-    answers::classify::{self, Subject, Verdict},
+    answers::classify::{self, Status, Subject, Verdict},
     mask::Unmasked,
 };
 
@@ -108,38 +108,20 @@ pub(crate) enum Found<T> {
     NotThere,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NotFound {
-    kind: String,
-    reason: String,
-    details: Option<Details>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    name: String,
-    kind: String,
-}
-
 /// Whether an answer is the API server's word that this very object is not there. A 404 of a proxy, of a path that is not
 /// served, or about a namespace of the same name, is not.
 pub(crate) fn says_not_there(reply: &Reply, subject: &Subject<'_>) -> bool {
     if reply.status != StatusCode::NOT_FOUND {
         return false;
     }
-    let status: NotFound = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let is_about = |details: Details| {
+    Status::not_found(&reply.body).is_some_and(|details| {
         details.name == subject.name && (details.kind != "namespaces" || subject.kind == "Namespace")
-    };
-    status.kind == "Status" && status.reason == "NotFound" && status.details.is_some_and(is_about)
+    })
 }
 
 /// Whether a 404 names what is not there, as the API server does for a path that it serves.
 pub(super) fn is_of_the_api_server(reply: &Reply) -> bool {
-    let status: NotFound = serde_json::from_slice(&reply.body).unwrap_or_default();
-    status.kind == "Status" && status.details.is_some_and(|details| !details.name.is_empty())
+    Status::subject_of(&reply.body).is_some()
 }
 
 /// Reads the object as `T`.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use serde::Deserialize;
 
 use super::{
-    CONTROLLER, LOST, MISSING_REFERENCE, NEVER, ODD, OVERLOAD, Subject, Verdict, discovery::kind_patience, name,
-    no_namespace,
+    CONTROLLER, LOST, MISSING_REFERENCE, NEVER, ODD, OVERLOAD, Subject, Verdict,
+    discovery::kind_patience,
+    name, no_namespace,
+    status::{Details, Status},
 };
 use crate::{
     answers::failure::{Cause, Failure, Reason, first_causes},
@@ -25,37 +26,9 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    message: Unmasked,
-    reason: Unmasked,
-    details: Option<Details>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Details {
-    name: String,
-    kind: String,
-    causes: Vec<StatusCause>,
-    retry_after_seconds: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct StatusCause {
-    field: Unmasked,
-    reason: Unmasked,
-    message: Unmasked,
-}
-
 /// The verdict on an answer that is not the object that was sent.
 pub(crate) fn answered(subject: &Subject<'_>, answer: &Answer<'_>, secrets: &Secrets) -> Verdict {
-    let status: Status = serde_json::from_slice(answer.body).unwrap_or_else(|_| Status {
-        message: String::from_utf8_lossy(answer.body).into_owned().into(),
-        ..Status::default()
-    });
+    let status = Status::read(answer.body);
     let details = status.details.unwrap_or_default();
     let mut text = secrets.render(&status.message);
     let class = Class::of(answer.status, &status.reason, &status.message, &details, subject);
