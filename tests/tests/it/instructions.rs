@@ -30,7 +30,7 @@ const COUNTED: [Counted; 2] = [
         name: "schedule of 2,000 steps on two clusters",
         target: &["--lib"],
         source: "executor/src/lib.rs",
-        test: "schedule::load::large_plan_runs_to_its_end",
+        test: "core::schedule::load::large_plan_runs_to_its_end",
         function: "*counted_schedule*",
     },
 ];
