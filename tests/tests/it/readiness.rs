@@ -8,7 +8,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 use switchyard_proto::v1::{
-    Change, Outcome, PlanRequest, Readiness, RunOptions, SummaryRow, TargetResult, Verdict, execute_response::Event,
+    Change, Evidence, Outcome, PlanRequest, Readiness, RunOptions, SummaryRow, TargetResult, Verdict,
+    execute_response::Event,
 };
 use switchyard_tests::{
     client,
@@ -47,6 +48,30 @@ fn target<'a>(outcome: &'a client::Outcome, component: &str) -> &'a TargetResult
 
 fn readiness(outcome: &client::Outcome, component: &str) -> Readiness {
     target(outcome, component).readiness()
+}
+
+/// L4: what is left as it is is waited for all the same, also when it is not ready yet.
+#[tokio::test]
+async fn what_is_left_as_it_is_is_waited_for_until_it_is_ready() {
+    let world = World::shared().await;
+    let namespace = world.cluster().namespace_for("ready-again").await.unwrap();
+    let design = Design::new().config_map("config", &namespace, &[]).component(
+        "web",
+        ("apps/v1", "Deployment"),
+        &[],
+        &workload(&namespace, ", replicas: 2"),
+    );
+    // Written without a wait, so that its pods come up meanwhile.
+    let first = world.run(client::deploy(design.text(), &["main"])).await;
+    assert_eq!(first.verdict(), Verdict::Succeeded, "{:#?}", first.summary);
+    let again = world.run(waiting(&design, 60)).await;
+    for name in ["config", "web"] {
+        assert_eq!(readiness(&again, name), Readiness::Ready, "{:#?}", again.results);
+    }
+    // Its controllers write the status alone, which is no field of ours.
+    for result in ["config", "web"].map(|name| target(&again, name)) {
+        assert_eq!((result.change(), result.evidence()), (Change::Unchanged, Evidence::Listed), "{result:#?}");
+    }
 }
 
 /// D16: each kind is ready when it does what it is there for; what depends on it begins then; and it is seen by watch.

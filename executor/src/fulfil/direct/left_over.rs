@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long the lists may take where none were taken before.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one removal may take unless the plan says otherwise, as a step on a cluster.
 const REMOVAL: Duration = Duration::from_secs(60);
 /// Removals at the same time on one cluster.
@@ -32,10 +32,12 @@ const AT_ONCE: usize = 8;
 const TRIES: u32 = 3;
 
 impl Write {
-    /// Looks for left-overs, and removes them if that was asked for and every step has succeeded.
+    /// Looks for left-overs, and removes them if that was asked for and every step has succeeded. Where none has, there is little
+    /// to be seen of the clusters, if anything.
     pub(crate) async fn left_overs(&self, verdict: RunVerdict, stop: &CancellationToken) -> Vec<LeftOver> {
         let plan = &self.direct.plan;
-        if plan.options.prune == Prune::Never || verdict == RunVerdict::Cancelled {
+        let is_idle = matches!(verdict, RunVerdict::Cancelled | RunVerdict::Failed);
+        if plan.options.prune == Prune::Never || is_idle {
             return Vec::new();
         }
         let by = Instant::now() + PATIENCE;

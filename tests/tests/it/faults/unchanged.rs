@@ -198,6 +198,21 @@ async fn credentials_that_may_not_list_cost_writes_and_no_failure() {
     assert_applied(&outcome, "component-0", Change::Unchanged);
 }
 
+/// What a list could not show is written; it is never taken for what is not there.
+#[tokio::test]
+async fn lists_that_fail_cost_writes_and_no_failure() {
+    let deployed = Deployed::first("lists-fail", maps(3)).await;
+    let east = &deployed.stage.east;
+    let html = Canned::status(200).text("<html>welcome</html>");
+    for answer in [Canned::status(503), Canned::status(404), html] {
+        east.add(Rule::get("/api/v1/configmaps", Fault::Answer(answer)).whole().times(1));
+        let (outcome, _, patches) = deployed.again().await;
+        assert_eq!(patches, 3);
+        assert_applied(&outcome, "component-0", Change::Unchanged);
+    }
+    assert_eq!(deployed.again().await.2, 0);
+}
+
 /// Condition 7: the controllers of what was just changed may have touched what comes after it.
 #[tokio::test]
 async fn what_depends_on_something_that_was_changed_is_written() {
