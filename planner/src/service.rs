@@ -1,7 +1,7 @@
 //! `switchyard.v1.PlannerService`: request in, plan out. The one place that knows [`tonic::Status`].
 //!
 //! A request has a [`Budget`] of memory from when it has come in to the last part of its answer, waits for its turn in one of the
-//! [`lanes`], and is planned off the runtime. Planning ends when it takes too long, and when nobody waits for it any more.
+//! `lanes`, and is planned off the runtime. Planning ends when it takes too long, and when nobody waits for it any more.
 
 mod door;
 mod lanes;

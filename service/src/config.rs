@@ -78,7 +78,7 @@ pub struct ServeArgs {
     #[arg(long, env = "SWITCHYARD_MAX_HELD_BYTES", value_name = "BYTES", default_value = "1GiB")]
     pub max_held_bytes: ByteSize,
 
-    /// Origins of pages that may call with gRPC-Web, such as https://deploy.example.com, comma-separated. Pages speak HTTP/2 over TLS
+    /// Origins of pages that may call with gRPC-Web, such as `https://deploy.example.com`, comma-separated. Pages speak HTTP/2 over TLS
     /// only. Default: none, and gRPC-Web is refused.
     #[arg(long, env = "SWITCHYARD_GRPC_WEB_ORIGINS", value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
     pub grpc_web_origins: Vec<HeaderValue>,
