@@ -21,14 +21,12 @@ const MARGIN: u64 = 5;
 const COUNTED: [Counted; 2] = [
     Counted {
         name: "planning of 1,000 components",
-        target: &["--test", "load"],
         source: "planner/tests/load.rs",
         test: "large_design_becomes_a_plan",
         function: "*counted_planning*",
     },
     Counted {
         name: "schedule of 2,000 steps on two clusters",
-        target: &["--lib"],
         source: "executor/src/lib.rs",
         test: "core::schedule::load::large_plan_runs_to_its_end",
         function: "*counted_schedule*",
@@ -37,7 +35,6 @@ const COUNTED: [Counted; 2] = [
 
 struct Counted {
     name: &'static str,
-    target: &'static [&'static str],
     source: &'static str,
     test: &'static str,
     function: &'static str,
@@ -83,9 +80,10 @@ fn skipped(why: &str) -> anyhow::Result<()> {
 impl Counted {
     /// Has cargo build the test's program, as it has for the run that this test is part of.
     fn build(&self) -> anyhow::Result<PathBuf> {
-        // Of the whole workspace, so that features, and with them dependencies, are those of the run that this is part of.
+        // All of the workspace, as for the run that this is part of: with a part of it, dependencies would have other features or
+        // other debug information, and be built once more, beside tests that wait in time.
         let mut command = switchyard_tests::programs::cargo("test");
-        command.args(["--no-run", "--message-format=json-render-diagnostics", "--workspace"]).args(self.target);
+        command.args(["--no-run", "--message-format=json-render-diagnostics", "--workspace"]);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("failed to run cargo")?;
         ensure!(output.status.success(), "cargo ended with {}", output.status);
         let lines = output.stdout.split(|&byte| byte == b'\n');
